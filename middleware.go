@@ -1,0 +1,196 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Middleware runs a handler at most once for each event: it claims the event's id, runs the handler and commits, all in
+// one transaction, before the router acks. An event that was handled before is acked without running the handler; the
+// messages that the handler returned then are returned again, with the same UUIDs, because the router may have
+// failed to publish them. The handler finds the transaction with [TxFromContext].
+//
+// When the handler returns an error or panics, when the claim or the commit fails, or when the process dies, the
+// transaction is rolled back with the claim, the message is nacked, and the next delivery runs the handler. The
+// handler's error is returned unchanged; [ErrSkip] acks without recording anything. Beyond that the middleware returns
+// [ErrNoEventID], [ErrNoConsumer], [ErrAlreadyAcked], [ErrInFlight], [ErrNotMigrated] and the database's errors.
+//
+// Retry, PoisonQueue, Throttle and Recoverer go outside of it (are added before it), Timeout and CorrelationID inside.
+// Adding it both to the router and to a handler is harmless. It is safe for concurrent use.
+func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		outer := scopeFrom(msg.Context())
+		if outer.open() && outer.msg == msg {
+			return h(msg)
+		}
+
+		if settled(msg) {
+			return nil, fmt.Errorf("inbox: %w: message %q", ErrAlreadyAcked, printable(msg.UUID))
+		}
+
+		ev, err := ib.identify(msg)
+		if err != nil {
+			return nil, err
+		}
+
+		key := KeyOf(ev)
+		if outer.open() && outer.key == key {
+			return nil, fmt.Errorf("inbox: %w: a copy of event %s is being handled inside its own handler", ErrInFlight, ev)
+		}
+
+		returned := false
+
+		defer func() {
+			if !returned {
+				ib.onFailed(msg.Context(), ev, errPanicked)
+			}
+		}()
+
+		var outputs []*message.Message
+
+		err = ib.retryTransient(func() (err error) {
+			outputs, err = ib.attempt(msg, ev, key, h)
+
+			return err
+		}, func(err error) {
+			ib.onRetried(msg.Context(), ev, err)
+		})
+		returned = true
+
+		if err != nil {
+			ib.onFailed(msg.Context(), ev, err)
+
+			return nil, err
+		}
+
+		return outputs, nil
+	}
+}
+
+// settled reports whether the message was acked or nacked.
+func settled(msg *message.Message) bool {
+	select {
+	case <-msg.Acked():
+		return true
+	case <-msg.Nacked():
+		return true
+	default:
+		return false
+	}
+}
+
+// attempt is one transaction: claim, handler, outputs, commit.
+func (ib *Inbox) attempt(msg *message.Message, ev Event, key Key, h message.HandlerFunc) ([]*message.Message, error) {
+	ctx, cancel := ib.detach(msg.Context())
+	defer cancel()
+
+	tx, err := ib.repo.begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: beginning a transaction for event %s: %w", ev, err)
+	}
+	defer tx.Rollback() //nolint:errcheck // after an error or a panic; it does nothing after the commit
+
+	fresh, err := ib.repo.claim(ctx, tx.Tx, key, ev)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: claiming event %s: %w", ev, err)
+	}
+
+	s := &scope{msg: msg, event: ev, key: key, tx: tx}
+
+	if !fresh {
+		return ib.replay(ctx, s)
+	}
+
+	outputs, err := ib.handle(ctx, s, h)
+	if err != nil {
+		if errors.Is(err, ErrSkip) {
+			return nil, nil
+		}
+
+		return nil, err
+	}
+
+	outputs, err = ib.keepOutputs(ctx, s, outputs)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: handling event %s: %w", ev, err)
+	}
+
+	if err := s.commit(ctx); err != nil {
+		return nil, fmt.Errorf("inbox: handling event %s: %w", ev, err)
+	}
+
+	ib.committed(s)
+
+	return outputs, nil
+}
+
+// handle runs the handler with the transaction in the message's context.
+func (ib *Inbox) handle(ctx context.Context, s *scope, h message.HandlerFunc) ([]*message.Message, error) {
+	original := s.msg.Context()
+
+	defer func() {
+		s.end()
+		s.msg.SetContext(original)
+	}()
+
+	handlerCtx := context.WithValue(original, scopeKey{}, s)
+
+	deadline, bounded := ctx.Deadline()
+	if !bounded {
+		s.msg.SetContext(handlerCtx)
+
+		return h(s.msg)
+	}
+
+	// A driver ends a running statement by the context of the statement, not by that of the transaction.
+	handlerCtx, cancel := context.WithDeadline(handlerCtx, deadline)
+	defer cancel()
+
+	s.msg.SetContext(handlerCtx)
+	outputs, err := h(s.msg)
+
+	for _, output := range outputs {
+		if output != nil && scopeFrom(output.Context()) == s {
+			output.SetContext(context.WithoutCancel(output.Context())) // it is published after the deadline was lifted
+		}
+	}
+
+	return outputs, err
+}
+
+// committed runs what waited for the commit.
+func (ib *Inbox) committed(s *scope) {
+	ctx := context.WithoutCancel(context.WithValue(s.msg.Context(), scopeKey{}, s))
+
+	for _, fn := range s.afterCommit {
+		ib.guard(s.event, "AfterCommit function", func() { fn(ctx) })
+	}
+
+	ib.onProcessed(ctx, s.event)
+}
+
+// replay returns the outputs of an event that was handled before.
+func (ib *Inbox) replay(ctx context.Context, s *scope) ([]*message.Message, error) {
+	var outputs []*message.Message
+
+	if ib.mayHaveOutputs(ctx) {
+		encoded, err := ib.repo.loadOutputs(ctx, s.tx.Tx, s.key)
+		if err == nil {
+			outputs, err = decodeMessages(encoded)
+		}
+
+		if err != nil {
+			return nil, fmt.Errorf("inbox: loading the outputs of event %s: %w", s.event, err)
+		}
+	}
+
+	_ = s.tx.Rollback() // nothing was written
+
+	ib.logger.Debug("Inbox skipped a duplicate", fieldsOf(s.event))
+	ib.onDuplicate(ctx, s.event)
+
+	return outputs, nil
+}

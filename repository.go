@@ -1,0 +1,138 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// repository runs the engine's statements.
+type repository struct {
+	db       *sqlx.DB
+	engine   engine
+	tables   tables
+	queries  queries
+	txOpts   *sql.TxOptions
+	lockWait time.Duration
+	stmts    statements
+}
+
+func newRepository(db *sql.DB, c *config) *repository {
+	return &repository{
+		db:       sqlx.NewDb(db, c.engine.bindDriver()),
+		engine:   c.engine,
+		tables:   c.tables,
+		queries:  c.engine.queries(c.tables, c.lockWait),
+		txOpts:   c.txOptions,
+		lockWait: c.lockWait,
+		stmts:    statements{unprepared: c.unprepared},
+	}
+}
+
+// begin starts a transaction. The statements that run in it are prepared before, so that one connection is enough.
+func (r *repository) begin(ctx context.Context) (*sqlx.Tx, error) {
+	err := r.stmts.prepare(ctx, r.db.DB, r.queries.claim, r.queries.storeOutputs, r.queries.loadOutputs)
+	if err != nil {
+		return nil, r.explain(ctx, r.db, err)
+	}
+
+	return r.db.BeginTxx(ctx, r.txOpts)
+}
+
+func (r *repository) exec(ctx context.Context, tx *sql.Tx, query string, args ...any) (affected int64, err error) {
+	res, err := r.stmts.exec(ctx, tx, query, args...)
+	if err != nil {
+		return 0, r.explain(ctx, tx, err)
+	}
+
+	return res.RowsAffected()
+}
+
+// explain turns the many faces of a missing table into ErrNotMigrated.
+func (r *repository) explain(ctx context.Context, db querier, err error) error {
+	if r.engine.isMissingTable(ctx, db, r.tables, err) {
+		return fmt.Errorf("%w: %w", ErrNotMigrated, err)
+	}
+
+	return err
+}
+
+// claim writes the event's row, waiting for other transactions that wrote the same one. It reports false when the row
+// is there already.
+func (r *repository) claim(ctx context.Context, tx *sql.Tx, key Key, ev Event) (fresh bool, err error) {
+	restore, err := r.engine.limitLockWait(ctx, tx, r.lockWait)
+	if err != nil {
+		return false, err
+	}
+
+	affected, err := r.exec(ctx, tx, r.queries.claim,
+		r.engine.keyArg(key), printable(ev.Consumer), printable(ev.Source), printable(ev.ID), printable(ev.Type))
+	if err == nil {
+		return affected == 1, restore()
+	}
+
+	if r.lockWait > 0 && r.engine.isLockTimeout(err) {
+		err = fmt.Errorf("%w: waited %s for it: %w", ErrInFlight, r.lockWait, err)
+	}
+
+	return false, errors.Join(err, restore())
+}
+
+// storeOutputs keeps the encoded outputs of an event that was claimed in the same transaction.
+func (r *repository) storeOutputs(ctx context.Context, tx *sql.Tx, key Key, encoded []byte) error {
+	affected, err := r.exec(ctx, tx, r.queries.storeOutputs, r.engine.keyArg(key), encoded)
+	if err != nil {
+		return err
+	}
+
+	if affected == 0 {
+		return errors.New("the event's row is gone: the handler ended the transaction")
+	}
+
+	return nil
+}
+
+// loadOutputs returns nil when the event has none.
+func (r *repository) loadOutputs(ctx context.Context, tx *sql.Tx, key Key) (encoded []byte, err error) {
+	err = r.stmts.queryRow(ctx, tx, r.queries.loadOutputs, r.engine.keyArg(key)).Scan(&encoded)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+
+	return encoded, err
+}
+
+// forget removes every trace of an event.
+func (r *repository) forget(ctx context.Context, key Key) (known bool, err error) {
+	err = r.inTx(ctx, func(tx *sql.Tx) error {
+		if _, err := r.exec(ctx, tx, r.queries.forgetOutput, r.engine.keyArg(key)); err != nil {
+			return err
+		}
+
+		affected, err := r.exec(ctx, tx, r.queries.forget, r.engine.keyArg(key))
+		known = affected == 1
+
+		return err
+	})
+
+	return known, err
+}
+
+// inTx runs fn in a transaction of its own with the database's default isolation.
+func (r *repository) inTx(ctx context.Context, fn func(tx *sql.Tx) error) error {
+	tx, err := r.db.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // does nothing after the commit; an error of fn says more
+
+	if err := fn(tx); err != nil {
+		return err
+	}
+
+	return tx.Commit()
+}

@@ -1,0 +1,74 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync/atomic"
+)
+
+// statements are prepared once for the connection pool; database/sql prepares them on each connection when it first
+// runs them there.
+type statements struct {
+	unprepared bool
+	prepared   atomic.Pointer[map[string]*sql.Stmt]
+}
+
+// prepare does nothing after it succeeded once. Until then every call tries, since tables may be created later.
+func (s *statements) prepare(ctx context.Context, db *sql.DB, queries ...string) error {
+	if s.unprepared || s.prepared.Load() != nil {
+		return nil
+	}
+
+	prepared := make(map[string]*sql.Stmt, len(queries))
+
+	for _, query := range queries {
+		stmt, err := db.PrepareContext(ctx, query)
+		if err != nil {
+			return errors.Join(err, closeAll(prepared))
+		}
+
+		prepared[query] = stmt
+	}
+
+	if !s.prepared.CompareAndSwap(nil, &prepared) {
+		return closeAll(prepared) // another goroutine was first
+	}
+
+	return nil
+}
+
+func closeAll(stmts map[string]*sql.Stmt) error {
+	var errs []error
+	for _, stmt := range stmts {
+		errs = append(errs, stmt.Close())
+	}
+
+	return errors.Join(errs...)
+}
+
+// of returns the prepared statement for use in tx, or nil for a query that was not prepared.
+func (s *statements) of(ctx context.Context, tx *sql.Tx, query string) *sql.Stmt {
+	prepared := s.prepared.Load()
+	if prepared == nil || (*prepared)[query] == nil {
+		return nil
+	}
+
+	return tx.StmtContext(ctx, (*prepared)[query]) // closed with the transaction
+}
+
+func (s *statements) exec(ctx context.Context, tx *sql.Tx, query string, args ...any) (sql.Result, error) {
+	if stmt := s.of(ctx, tx, query); stmt != nil {
+		return stmt.ExecContext(ctx, args...)
+	}
+
+	return tx.ExecContext(ctx, query, args...)
+}
+
+func (s *statements) queryRow(ctx context.Context, tx *sql.Tx, query string, args ...any) *sql.Row {
+	if stmt := s.of(ctx, tx, query); stmt != nil {
+		return stmt.QueryRowContext(ctx, args...)
+	}
+
+	return tx.QueryRowContext(ctx, query, args...)
+}
