@@ -82,6 +82,7 @@ type engine interface {
 // queries are an engine's statements for one set of tables.
 type queries struct {
 	claim        string // key, consumer, source, event id, event type
+	known        string // key
 	storeOutputs string // key, encoded messages; writes only when the ledger has the key
 	loadOutputs  string // key
 	forget       string // key

@@ -19,6 +19,7 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 		claim: postgresClaim(t.ledger, lockWait),
 		storeOutputs: fmt.Sprintf(`INSERT INTO %s AS o (key, messages) SELECT l.key, $2::bytea FROM %s AS l WHERE l.key = $1
 			ON CONFLICT (key) DO UPDATE SET messages = excluded.messages`, t.outputs, t.ledger),
+		known:        fmt.Sprintf(`SELECT EXISTS (SELECT 1 FROM %s WHERE key = $1 AND processed_at IS NOT NULL)`, t.ledger),
 		loadOutputs:  fmt.Sprintf(`SELECT messages FROM %s WHERE key = $1`, t.outputs),
 		forget:       fmt.Sprintf(`DELETE FROM %s WHERE key = $1`, t.ledger),
 		forgetOutput: fmt.Sprintf(`DELETE FROM %s WHERE key = $1`, t.outputs),

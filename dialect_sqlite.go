@@ -21,6 +21,7 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 			VALUES (?1, ?2, ?3, ?4, ?5, strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')) ON CONFLICT (key) DO NOTHING`, t.ledger),
 		storeOutputs: fmt.Sprintf(`INSERT INTO %s (key, messages) SELECT key, ?2 FROM %s WHERE key = ?1
 			ON CONFLICT (key) DO UPDATE SET messages = excluded.messages`, t.outputs, t.ledger),
+		known:        fmt.Sprintf(`SELECT EXISTS (SELECT 1 FROM %s WHERE key = ?1 AND processed_at IS NOT NULL)`, t.ledger),
 		loadOutputs:  fmt.Sprintf(`SELECT messages FROM %s WHERE key = ?1`, t.outputs),
 		forget:       fmt.Sprintf(`DELETE FROM %s WHERE key = ?1`, t.ledger),
 		forgetOutput: fmt.Sprintf(`DELETE FROM %s WHERE key = ?1`, t.outputs),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,7 +15,8 @@ import (
 type Inbox struct {
 	*config
 
-	repo *repository
+	repo      *repository
+	repeating atomic.Bool // the last event looked at had been handled before
 }
 
 // New returns an inbox on a database. It does not connect: missing tables show at the first message as

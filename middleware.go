@@ -87,6 +87,12 @@ func (ib *Inbox) attempt(msg *message.Message, ev Event, key Key, h message.Hand
 	ctx, cancel := ib.detach(msg.Context())
 	defer cancel()
 
+	s := &scope{msg: msg, event: ev, key: key}
+
+	if outputs, known, err := ib.lookUp(ctx, s); known || err != nil {
+		return outputs, err
+	}
+
 	tx, err := ib.repo.begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("inbox: beginning a transaction for event %s: %w", ev, err)
@@ -98,7 +104,7 @@ func (ib *Inbox) attempt(msg *message.Message, ev Event, key Key, h message.Hand
 		return nil, fmt.Errorf("inbox: claiming event %s: %w", ev, err)
 	}
 
-	s := &scope{msg: msg, event: ev, key: key, tx: tx}
+	s.tx = tx
 
 	if !fresh {
 		return ib.replay(ctx, s)
@@ -170,27 +176,4 @@ func (ib *Inbox) committed(s *scope) {
 	}
 
 	ib.onProcessed(ctx, s.event)
-}
-
-// replay returns the outputs of an event that was handled before.
-func (ib *Inbox) replay(ctx context.Context, s *scope) ([]*message.Message, error) {
-	var outputs []*message.Message
-
-	if ib.mayHaveOutputs(ctx) {
-		encoded, err := ib.repo.loadOutputs(ctx, s.tx.Tx, s.key)
-		if err == nil {
-			outputs, err = decodeMessages(encoded)
-		}
-
-		if err != nil {
-			return nil, fmt.Errorf("inbox: loading the outputs of event %s: %w", s.event, err)
-		}
-	}
-
-	_ = s.tx.Rollback() // nothing was written
-
-	ib.logger.Debug("Inbox skipped a duplicate", fieldsOf(s.event))
-	ib.onDuplicate(ctx, s.event)
-
-	return outputs, nil
 }

@@ -35,7 +35,7 @@ func newRepository(db *sql.DB, c *config) *repository {
 
 // begin starts a transaction. The statements that run in it are prepared before, so that one connection is enough.
 func (r *repository) begin(ctx context.Context) (*sqlx.Tx, error) {
-	err := r.stmts.prepare(ctx, r.db.DB, r.queries.claim, r.queries.storeOutputs, r.queries.loadOutputs)
+	err := r.stmts.prepare(ctx, r.db.DB, r.queries.claim, r.queries.known, r.queries.storeOutputs, r.queries.loadOutputs)
 	if err != nil {
 		return nil, r.explain(ctx, r.db, err)
 	}
@@ -82,6 +82,13 @@ func (r *repository) claim(ctx context.Context, tx *sql.Tx, key Key, ev Event) (
 	return false, errors.Join(err, restore())
 }
 
+// known reports whether an event was handled, by a transaction that is committed.
+func (r *repository) known(ctx context.Context, key Key) (known bool, err error) {
+	err = r.stmts.queryRow(ctx, r.db.DB, nil, r.queries.known, r.engine.keyArg(key)).Scan(&known)
+
+	return known, err
+}
+
 // storeOutputs keeps the encoded outputs of an event that was claimed in the same transaction.
 func (r *repository) storeOutputs(ctx context.Context, tx *sql.Tx, key Key, encoded []byte) error {
 	affected, err := r.exec(ctx, tx, r.queries.storeOutputs, r.engine.keyArg(key), encoded)
@@ -96,9 +103,9 @@ func (r *repository) storeOutputs(ctx context.Context, tx *sql.Tx, key Key, enco
 	return nil
 }
 
-// loadOutputs returns nil when the event has none.
+// loadOutputs returns nil when the event has none. It reads outside of any transaction when tx is nil.
 func (r *repository) loadOutputs(ctx context.Context, tx *sql.Tx, key Key) (encoded []byte, err error) {
-	err = r.stmts.queryRow(ctx, tx, r.queries.loadOutputs, r.engine.keyArg(key)).Scan(&encoded)
+	err = r.stmts.queryRow(ctx, r.db.DB, tx, r.queries.loadOutputs, r.engine.keyArg(key)).Scan(&encoded)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

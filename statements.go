@@ -47,28 +47,35 @@ func closeAll(stmts map[string]*sql.Stmt) error {
 	return errors.Join(errs...)
 }
 
-// of returns the prepared statement for use in tx, or nil for a query that was not prepared.
-func (s *statements) of(ctx context.Context, tx *sql.Tx, query string) *sql.Stmt {
-	prepared := s.prepared.Load()
-	if prepared == nil || (*prepared)[query] == nil {
-		return nil
+// of returns the prepared statement, or nil for a query that was not prepared.
+func (s *statements) of(query string) *sql.Stmt {
+	if prepared := s.prepared.Load(); prepared != nil {
+		return (*prepared)[query]
 	}
 
-	return tx.StmtContext(ctx, (*prepared)[query]) // closed with the transaction
+	return nil
 }
 
 func (s *statements) exec(ctx context.Context, tx *sql.Tx, query string, args ...any) (sql.Result, error) {
-	if stmt := s.of(ctx, tx, query); stmt != nil {
-		return stmt.ExecContext(ctx, args...)
+	if stmt := s.of(query); stmt != nil {
+		return tx.StmtContext(ctx, stmt).ExecContext(ctx, args...) // closed with the transaction
 	}
 
 	return tx.ExecContext(ctx, query, args...)
 }
 
-func (s *statements) queryRow(ctx context.Context, tx *sql.Tx, query string, args ...any) *sql.Row {
-	if stmt := s.of(ctx, tx, query); stmt != nil {
-		return stmt.QueryRowContext(ctx, args...)
-	}
+// queryRow reads in tx, or outside of any transaction when tx is nil.
+func (s *statements) queryRow(ctx context.Context, db *sql.DB, tx *sql.Tx, query string, args ...any) *sql.Row {
+	stmt := s.of(query)
 
-	return tx.QueryRowContext(ctx, query, args...)
+	switch {
+	case stmt != nil && tx != nil:
+		return tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...) // closed with the transaction
+	case stmt != nil:
+		return stmt.QueryRowContext(ctx, args...)
+	case tx != nil:
+		return tx.QueryRowContext(ctx, query, args...)
+	default:
+		return db.QueryRowContext(ctx, query, args...)
+	}
 }

@@ -1,0 +1,77 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// lookUp finds out with one query outside of any transaction whether the event was handled before, while the event
+// before it was. Duplicates come in runs, as when a consumer group is rewound, and the query costs a third of a claim
+// that conflicts. It decides nothing but that: what it does not find is claimed.
+func (ib *Inbox) lookUp(ctx context.Context, s *scope) (outputs []*message.Message, known bool, err error) {
+	if !ib.repeating.Load() {
+		return nil, false, nil
+	}
+
+	known, err = ib.repo.known(ctx, s.key)
+	if err != nil {
+		return nil, false, fmt.Errorf("inbox: looking up event %s: %w", s.event, err)
+	}
+
+	if !known {
+		ib.repeating.Store(false)
+
+		return nil, false, nil
+	}
+
+	outputs, err = ib.storedOutputs(ctx, nil, s)
+	if err != nil {
+		return nil, false, err
+	}
+
+	ib.skipped(ctx, s.event)
+
+	return outputs, true, nil
+}
+
+// replay returns the outputs of an event whose claim found it handled before, and ends the transaction.
+func (ib *Inbox) replay(ctx context.Context, s *scope) ([]*message.Message, error) {
+	outputs, err := ib.storedOutputs(ctx, s.tx.Tx, s)
+	if err != nil {
+		return nil, err
+	}
+
+	_ = s.tx.Rollback() // nothing was written
+
+	ib.repeating.Store(true)
+	ib.skipped(ctx, s.event)
+
+	return outputs, nil
+}
+
+// storedOutputs reads in tx, or outside of any transaction when tx is nil.
+func (ib *Inbox) storedOutputs(ctx context.Context, tx *sql.Tx, s *scope) ([]*message.Message, error) {
+	if !ib.mayHaveOutputs(ctx) {
+		return nil, nil
+	}
+
+	encoded, err := ib.repo.loadOutputs(ctx, tx, s.key)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: loading the outputs of event %s: %w", s.event, err)
+	}
+
+	outputs, err := decodeMessages(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: loading the outputs of event %s: %w", s.event, err)
+	}
+
+	return outputs, nil
+}
+
+func (ib *Inbox) skipped(ctx context.Context, ev Event) {
+	ib.logger.Debug("Inbox skipped a duplicate", fieldsOf(ev))
+	ib.onDuplicate(ctx, ev)
+}

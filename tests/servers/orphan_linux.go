@@ -1,0 +1,5 @@
+package servers
+
+import "syscall"
+
+func signalOnParentDeath(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
