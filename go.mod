@@ -6,11 +6,11 @@ require (
 	github.com/ThreeDotsLabs/watermill v1.5.3
 	github.com/google/uuid v1.6.0
 	github.com/jmoiron/sqlx v1.4.0
+	github.com/lib/pq v1.12.3
 	github.com/oklog/ulid v1.3.1
 )
 
 require (
-	github.com/lib/pq v1.12.3 // indirect
 	github.com/lithammer/shortuuid/v3 v3.0.7 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 )

@@ -88,11 +88,16 @@ func (c *conn) drop() {
 }
 
 func (c *conn) Close() error {
-	if c.dropped {
+	switch {
+	case c.dropped:
 		return nil
-	}
+	case c.IsValid():
+		c.connector.keep(c.inner)
 
-	return c.inner.Close()
+		return nil
+	default:
+		return c.inner.Close()
+	}
 }
 
 func (c *conn) Prepare(query string) (driver.Stmt, error) {

@@ -57,11 +57,12 @@ type Connector struct {
 	mu     sync.Mutex
 	faults []Fault
 	passed []string
-	fired  int
+	fired  []string
+	idle   []contextConn
 }
 
-// Wrap returns a connector to the database dsn of a driver registered with database/sql.
-func Wrap(driverName, dsn string, faults ...Fault) (*Connector, error) {
+// Wrap returns a connector to the database dsn of a driver registered with database/sql. It has no faults yet.
+func Wrap(driverName, dsn string) (*Connector, error) {
 	db, err := sql.Open(driverName, dsn)
 	if err != nil {
 		return nil, err
@@ -75,7 +76,15 @@ func Wrap(driverName, dsn string, faults ...Fault) (*Connector, error) {
 		}
 	}
 
-	return &Connector{inner: inner, faults: faults}, nil
+	return &Connector{inner: inner}, nil
+}
+
+// Arm plans faults, for boundaries counted from here.
+func (c *Connector) Arm(faults ...Fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.faults, c.passed, c.fired = faults, nil, nil
 }
 
 // plainConnector is for drivers that have none of their own.
@@ -90,7 +99,7 @@ func (c plainConnector) Driver() driver.Driver                        { return c
 // Driver returns the wrapped driver.
 func (c *Connector) Driver() driver.Driver { return c.inner.Driver() }
 
-// Passed lists the boundaries so far.
+// Passed lists the boundaries since Arm.
 func (c *Connector) Passed() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,12 +107,12 @@ func (c *Connector) Passed() []string {
 	return slices.Clone(c.passed)
 }
 
-// Fired tells how many faults have happened.
-func (c *Connector) Fired() int {
+// Fired lists the boundaries since Arm at which a fault has happened.
+func (c *Connector) Fired() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	return c.fired
+	return slices.Clone(c.fired)
 }
 
 // next counts a boundary and returns its fault, or 0.
@@ -115,7 +124,7 @@ func (c *Connector) next(boundary string) Kind {
 
 	for _, f := range c.faults {
 		if f.At == len(c.passed) {
-			c.fired++
+			c.fired = append(c.fired, boundary)
 
 			return f.Kind
 		}
@@ -131,7 +140,7 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, injected(kind, "connect")
 	}
 
-	inner, err := c.inner.Connect(ctx)
+	inner, err := c.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -140,12 +149,56 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.Join(injected(kind, "connect"), inner.Close())
 	}
 
+	return &conn{inner: inner, connector: c, stmts: make(map[*stmt]bool)}, nil
+}
+
+func (c *Connector) open(ctx context.Context) (contextConn, error) {
+	c.mu.Lock()
+
+	if last := len(c.idle) - 1; last >= 0 {
+		defer c.mu.Unlock()
+
+		inner := c.idle[last]
+		c.idle = c.idle[:last]
+
+		return inner, nil
+	}
+
+	c.mu.Unlock()
+
+	inner, err := c.inner.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+
 	whole, ok := inner.(contextConn)
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("faultdriver: %T lacks methods that take a context", inner), inner.Close())
 	}
 
-	return &conn{inner: whole, connector: c, stmts: make(map[*stmt]bool)}, nil
+	return whole, nil
+}
+
+func (c *Connector) keep(inner contextConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.idle = append(c.idle, inner)
+}
+
+// CloseIdle closes the connections that were kept.
+func (c *Connector) CloseIdle() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	var errs []error
+	for _, inner := range c.idle {
+		errs = append(errs, inner.Close())
+	}
+
+	c.idle = nil
+
+	return errors.Join(errs...)
 }
 
 func injected(kind Kind, boundary string) error {

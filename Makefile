@@ -1,0 +1,77 @@
+# `make help` lists what there is. Everything runs on a machine with Go, and `test`, `bench` and `up` also need a JDK 17
+# and Maven (for Apache Kafka) and install PostgreSQL, RabbitMQ and NATS from Debian's packages where they are missing.
+
+GOLANGCI_LINT_VERSION = v2.15.0
+GOVULNCHECK_VERSION   = v1.9.0
+
+LINT    = bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
+SERVERS = bin/servers
+# Every module of the repository, by folder.
+MODULES = $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod'))
+# How often `make test` runs each test, and which.
+COUNT ?= 1
+RUN   ?= .
+
+.DEFAULT_GOAL = help
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z_]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: quickstart
+quickstart: ## Deliver events several times through a failing handler and show that each counted once
+	@cd _examples/quickstart && go run . $(ARGS)
+
+.PHONY: test
+test: test_short $(SERVERS) ## Run every test with -race on real servers, which it installs and starts
+	cd tests && ../$(SERVERS) -- sh -ec '\
+		go test -race -count=$(COUNT) -run "$(RUN)" -timeout 20m ./... && \
+		cd ../_examples/brokers && go test -race -count=$(COUNT) -run "$(RUN)" ./...'
+
+.PHONY: test_short
+test_short: ## Run the tests that need nothing installed
+	go test -race -count=$(COUNT) -run "$(RUN)" ./...
+	cd _examples/quickstart && go test -race -count=$(COUNT) -run "$(RUN)" ./...
+
+.PHONY: test_stress
+test_stress: ## Run every test ten times
+	$(MAKE) test COUNT=10
+
+.PHONY: fuzz
+fuzz: ## Fuzz identity and encodings, FUZZTIME each (default 30s)
+	go test -run XXX -fuzz FuzzIdentity -fuzztime $(or $(FUZZTIME),30s) .
+	go test -run XXX -fuzz FuzzDecodeMessages -fuzztime $(or $(FUZZTIME),30s) .
+
+.PHONY: bench
+bench: ## Compare handlers with and without an inbox on a PostgreSQL of its own
+	@cd tests && go run ./bench $(ARGS)
+
+.PHONY: up
+up: $(SERVERS) ## Start all servers, print their addresses, and keep them until you leave the shell
+	cd tests && ../$(SERVERS) -- $${SHELL:-sh}
+
+.PHONY: lint
+lint: $(LINT) ## Check style and common mistakes in every module
+	@for module in $(MODULES); do \
+		echo "lint $$module"; (cd $$module && $(CURDIR)/$(LINT) run ./...) || exit 1; \
+	done
+
+.PHONY: fmt
+fmt: $(LINT) ## Format every module
+	@for module in $(MODULES); do (cd $$module && $(CURDIR)/$(LINT) fmt ./...) || exit 1; done
+
+.PHONY: tidy
+tidy: ## Tidy every go.mod
+	@for module in $(MODULES); do (cd $$module && go mod tidy) || exit 1; done
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities in what the core module calls
+	go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
+
+$(LINT):
+	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION), some minutes"
+	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	mv bin/golangci-lint $@
+
+.PHONY: $(SERVERS)
+$(SERVERS): # always: go's cache knows better than make what is up to date
+	@cd tests && go build -o ../$@ ./cmd/servers
