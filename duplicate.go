@@ -73,5 +73,5 @@ func (ib *Inbox) storedOutputs(ctx context.Context, tx *sql.Tx, s *scope) ([]*me
 
 func (ib *Inbox) skipped(ctx context.Context, ev Event) {
 	ib.logger.Debug("Inbox skipped a duplicate", fieldsOf(ev))
-	ib.onDuplicate(ctx, ev)
+	ib.callHook(ctx, ib.hooks.Duplicate, ev)
 }

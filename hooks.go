@@ -24,17 +24,6 @@ type Hooks struct {
 	Retried func(ctx context.Context, ev Event, err error)
 }
 
-func (ib *Inbox) onProcessed(ctx context.Context, ev Event) { ib.callHook(ctx, ib.hooks.Processed, ev) }
-func (ib *Inbox) onDuplicate(ctx context.Context, ev Event) { ib.callHook(ctx, ib.hooks.Duplicate, ev) }
-
-func (ib *Inbox) onFailed(ctx context.Context, ev Event, err error) {
-	ib.callErrorHook(ctx, ib.hooks.Failed, ev, err)
-}
-
-func (ib *Inbox) onRetried(ctx context.Context, ev Event, err error) {
-	ib.callErrorHook(ctx, ib.hooks.Retried, ev, err)
-}
-
 func (ib *Inbox) callHook(ctx context.Context, hook func(context.Context, Event), ev Event) {
 	if hook != nil {
 		ib.guard(ev, "hook", func() { hook(context.WithoutCancel(ctx), ev) })

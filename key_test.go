@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,10 +35,12 @@ func TestKeyOf_agrees_with_the_published_vectors(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	identities := make(map[inbox.Key][3]string)
+	var identities sync.Map // of consumer, source and id by key
 
 	for _, v := range vectors {
-		t.Run(v.Name, func(t *testing.T) { //nolint:paralleltest // identities collects over all
+		t.Run(v.Name, func(t *testing.T) {
+			t.Parallel()
+
 			id := v.ID
 			if v.IDRepeat != nil {
 				var repeated []byte
@@ -59,11 +62,9 @@ func TestKeyOf_agrees_with_the_published_vectors(t *testing.T) {
 			}
 
 			identity := [3]string{v.Consumer, v.Source, string(id)}
-			if other, taken := identities[key]; taken && other != identity {
-				t.Errorf("same key as another event, of consumer %q and source %q", other[0], other[1])
+			if other, taken := identities.LoadOrStore(key, identity); taken && other != identity {
+				t.Errorf("same key as another event: %.100q", other)
 			}
-
-			identities[key] = identity
 		})
 	}
 }

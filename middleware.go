@@ -45,7 +45,7 @@ func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 
 		defer func() {
 			if !returned {
-				ib.onFailed(msg.Context(), ev, errPanicked)
+				ib.callErrorHook(msg.Context(), ib.hooks.Failed, ev, errPanicked)
 			}
 		}()
 
@@ -56,12 +56,12 @@ func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 
 			return err
 		}, func(err error) {
-			ib.onRetried(msg.Context(), ev, err)
+			ib.callErrorHook(msg.Context(), ib.hooks.Retried, ev, err)
 		})
 		returned = true
 
 		if err != nil {
-			ib.onFailed(msg.Context(), ev, err)
+			ib.callErrorHook(msg.Context(), ib.hooks.Failed, ev, err)
 
 			return nil, err
 		}
@@ -175,5 +175,5 @@ func (ib *Inbox) committed(s *scope) {
 		ib.guard(s.event, "AfterCommit function", func() { fn(ctx) })
 	}
 
-	ib.onProcessed(ctx, s.event)
+	ib.callHook(ctx, ib.hooks.Processed, s.event)
 }

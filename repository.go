@@ -131,7 +131,7 @@ func (r *repository) forget(ctx context.Context, key Key) (known bool, err error
 
 // inTx runs fn in a transaction of its own with the database's default isolation.
 func (r *repository) inTx(ctx context.Context, fn func(tx *sql.Tx) error) error {
-	tx, err := r.db.DB.BeginTx(ctx, nil)
+	tx, err := r.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}

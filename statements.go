@@ -23,7 +23,7 @@ func (s *statements) prepare(ctx context.Context, db *sql.DB, queries ...string)
 	prepared := make(map[string]*sql.Stmt, len(queries))
 
 	for _, query := range queries {
-		stmt, err := db.PrepareContext(ctx, query)
+		stmt, err := db.PrepareContext(ctx, query) //nolint:sqlclosecheck // lives as long as the pool
 		if err != nil {
 			return errors.Join(err, closeAll(prepared))
 		}
@@ -58,7 +58,7 @@ func (s *statements) of(query string) *sql.Stmt {
 
 func (s *statements) exec(ctx context.Context, tx *sql.Tx, query string, args ...any) (sql.Result, error) {
 	if stmt := s.of(query); stmt != nil {
-		return tx.StmtContext(ctx, stmt).ExecContext(ctx, args...) // closed with the transaction
+		return tx.StmtContext(ctx, stmt).ExecContext(ctx, args...) //nolint:sqlclosecheck // closed with the transaction
 	}
 
 	return tx.ExecContext(ctx, query, args...)
@@ -66,11 +66,11 @@ func (s *statements) exec(ctx context.Context, tx *sql.Tx, query string, args ..
 
 // queryRow reads in tx, or outside of any transaction when tx is nil.
 func (s *statements) queryRow(ctx context.Context, db *sql.DB, tx *sql.Tx, query string, args ...any) *sql.Row {
-	stmt := s.of(query)
+	stmt := s.of(query) //nolint:sqlclosecheck // lives as long as the pool
 
 	switch {
 	case stmt != nil && tx != nil:
-		return tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...) // closed with the transaction
+		return tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...) //nolint:sqlclosecheck // closed with the transaction
 	case stmt != nil:
 		return stmt.QueryRowContext(ctx, args...)
 	case tx != nil:

@@ -65,7 +65,7 @@ func (r *report) print(w io.Writer) {
 	row("handler runs", r.runs, "%d failed on purpose, %d cut off by the stop", r.failed, r.cutOff)
 	row("effects", r.charges, "charges, one row each")
 	row("duplicates skipped", r.skipped, "by the inbox")
-	row("outputs sent", r.sent, "%d different receipts; publishing failed %d times", r.receipts, r.unsent)
+	row("outputs sent", r.sent, "%d different receipts; %d publishes failed", r.receipts, r.unsent)
 	row("lost", r.lost, "events without charge, charges without receipt")
 	row("doubled", r.doubled, "events with two charges or two receipts")
 	row("charged", money(r.charged), "of %s owed", money(r.owed))

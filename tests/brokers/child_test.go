@@ -6,12 +6,15 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/watermill-inbox/inbox"
 )
@@ -71,7 +74,7 @@ func (c *childProcess) run() error {
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer db.Close() //nolint:errcheck // the process ends
 
 	db.SetMaxOpenConns(poolSize)
 
@@ -81,19 +84,18 @@ func (c *childProcess) run() error {
 			c.tell("processed", ev.ID)
 		},
 		Duplicate: func(_ context.Context, ev inbox.Event) { c.tell("duplicate", ev.ID) },
+		Failed:    func(_ context.Context, ev inbox.Event, _ error) { c.tell("failed", ev.ID) },
 	}))
 	if err != nil {
 		return err
 	}
 
-	service := &consumer{route: c.Route, inbox: ib, handle: c.handle, output: c.Output.Topic, log: c.log}
-
-	pub, err := c.Route.publisher(c.log)
-	if err != nil {
-		return err
+	// Most brokers deliver again at once what failed, which keeps a processor busy while the database is down.
+	patience := middleware.Retry{MaxRetries: 3, InitialInterval: 50 * time.Millisecond, Multiplier: 2, Logger: c.log}
+	service := &consumer{
+		route: c.Route, inbox: ib, handle: c.handle, output: c.Output.Topic, log: c.log,
+		around: []message.HandlerMiddleware{patience.Middleware},
 	}
-	defer pub.Close()
-
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 
@@ -115,11 +117,32 @@ func (c *childProcess) run() error {
 		defer stop()
 	}
 
-	events := bufio.NewScanner(os.Stdin)
+	return c.produce(os.Stdin)
+}
+
+// produce publishes the events that it reads, one after another, each until the broker has taken it, as the relay of an
+// outbox does.
+func (c *childProcess) produce(from io.Reader) error {
+	pub, err := c.Route.publisher(c.log)
+	if err != nil {
+		return err
+	}
+	defer pub.Close()
+
+	pause := time.NewTicker(50 * time.Millisecond)
+	defer pause.Stop()
+
+	events := bufio.NewScanner(from)
 	for events.Scan() {
-		if err := pub.Publish(c.Route.Topic, newMessage(events.Text())); err != nil {
-			return err
+		event := events.Text()
+
+		for err := pub.Publish(c.Route.Topic, newMessage(event)); err != nil; err = pub.Publish(c.Route.Topic, newMessage(event)) {
+			c.log.Error("Publishing failed", err, watermill.LogFields{"event": event})
+			c.tell("refused", event)
+			<-pause.C
 		}
+
+		c.tell("published", event)
 	}
 
 	return events.Err()

@@ -60,7 +60,9 @@ func (g *natsGate) shutAndEmpty() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	for g.shut = true; g.inside > 0; {
+	g.shut = true
+
+	for g.inside > 0 {
 		g.empty.Wait()
 	}
 }

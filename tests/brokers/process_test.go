@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -19,6 +21,8 @@ import (
 type process struct {
 	told    *tally      // by the hooks of its inbox
 	hanging chan string // the event in which it hangs
+
+	published, refused atomic.Int64 // sendings that the broker took or not
 
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
@@ -55,7 +59,7 @@ func (f *fixture) startProcess(t *testing.T, hang point, after int, out *outputs
 
 	p := &process{told: newTally(), hanging: make(chan string, 1000), stderr: new(buffer), outputs: out}
 	p.cmd = exec.Command(self)
-	p.cmd.Env = append(os.Environ(), childVariable+"="+string(encoded))
+	p.cmd.Env = append(os.Environ(), childVariable+"="+string(encoded), "GORACE=exitcode=0") // see dataRaces
 	p.cmd.Stderr = p.stderr
 
 	stdout, err := p.cmd.StdoutPipe()
@@ -78,8 +82,12 @@ func (f *fixture) startProcess(t *testing.T, hang point, after int, out *outputs
 			p.kill(t)
 		}
 
-		if text := p.stderr.end(); t.Failed() || strings.Contains(text, "DATA RACE") {
-			t.Errorf("a consumer's process wrote:\n%s", text)
+		if races := dataRaces(p.stderr.all()); races != "" {
+			t.Errorf("a consumer's process has data races:\n%s", races)
+		}
+
+		if t.Failed() {
+			t.Logf("end of what a consumer's process wrote:\n%s", p.stderr.end())
 		}
 	})
 
@@ -88,6 +96,21 @@ func (f *fixture) startProcess(t *testing.T, hang point, after int, out *outputs
 	}
 
 	return p
+}
+
+// dataRaces returns the race detector's reports, except those of one in watermill-amqp v3.1.0, whose connection
+// replaces a channel without a lock when it reconnects.
+func dataRaces(output string) string {
+	const (
+		separator = "==================\n"
+		known     = "amqp.(*ConnectionWrapper).handleConnectionClose()"
+	)
+
+	reports := slices.DeleteFunc(strings.Split(output, separator), func(part string) bool {
+		return !strings.HasPrefix(part, "WARNING: DATA RACE") || strings.Contains(part, known)
+	})
+
+	return strings.Join(reports, separator)
 }
 
 // listen counts what the process tells.
@@ -100,6 +123,12 @@ func (p *process) listen(stdout io.Reader) {
 			p.told.count(p.told.processed, about)
 		case "duplicate":
 			p.told.count(p.told.duplicate, about)
+		case "failed":
+			p.told.count(p.told.failed, about)
+		case "published":
+			p.published.Add(1)
+		case "refused":
+			p.refused.Add(1)
 		case "hangs":
 			p.hanging <- about
 		case "output":
@@ -109,7 +138,7 @@ func (p *process) listen(stdout io.Reader) {
 	}
 }
 
-// send has the process publish events to its route.
+// send has the process publish events to its route, each until the broker takes it.
 func (p *process) send(t *testing.T, events ...string) {
 	t.Helper()
 

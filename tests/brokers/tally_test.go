@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"testing"
 
@@ -60,6 +61,17 @@ func (y *tally) acked() int {
 	return processed + duplicate
 }
 
+// handled returns how many different events were acked.
+func (y *tally) handled() int {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+
+	events := maps.Clone(y.processed)
+	maps.Copy(events, y.duplicate)
+
+	return len(events)
+}
+
 func sum(counts map[string]int) (total int) {
 	for _, n := range counts {
 		total += n
@@ -81,13 +93,17 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// end returns the last of what was written.
-func (b *buffer) end() string {
+func (b *buffer) all() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
+	return b.buf.String()
+}
+
+// end returns the last of what was written.
+func (b *buffer) end() string {
 	const most = 16 << 10
-	text := b.buf.String()
+	text := b.all()
 
 	return text[max(0, len(text)-most):]
 }

@@ -69,7 +69,9 @@ func effectNamed(db *testdb.DB, ctx context.Context, name string) error {
 	return err
 }
 
-func insertEffect(db *testdb.DB) string { return "INSERT INTO " + db.Table("effects") + " (event) VALUES ($1)" }
+func insertEffect(db *testdb.DB) string {
+	return "INSERT INTO " + db.Table("effects") + " (event) VALUES ($1)"
+}
 
 // worker is a handler that counts its runs, writes its effect, and then does what the run says.
 type worker struct {

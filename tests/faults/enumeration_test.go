@@ -35,7 +35,7 @@ func TestFaultsWhileAnEventIsDelivered(t *testing.T) {
 
 	few := map[testdb.Engine]int{testdb.PQ: 4, testdb.PGX: 8, testdb.SQLite: 8}
 	scenarios := []scenario{
-		{name: "redelivered_to_the_same_process", pairs: map[testdb.Engine]int{testdb.PQ: 1, testdb.PGX: 2, testdb.SQLite: 4}},
+		{name: "redelivered_to_the_same_process", pairs: map[testdb.Engine]int{testdb.PQ: 1, testdb.PGX: 4, testdb.SQLite: 4}},
 		{name: "redelivered_after_a_restart", restart: true, pairs: few},
 		{name: "on_warm_connections", warm: true, pairs: few},
 		{name: "without_prepared_statements", unprepared: true, pairs: few},

@@ -68,6 +68,13 @@ func Open(t testing.TB, e Engine) *DB {
 		t.Fatal(err)
 	}
 
+	return OpenOn(t, e, dsn)
+}
+
+// OpenOn is Open for a PostgreSQL server that the test started for itself.
+func OpenOn(t testing.TB, e Engine, dsn string) *DB {
+	t.Helper()
+
 	schema := fmt.Sprintf("test_%x_%d", time.Now().UnixNano(), serial.Add(1))
 	db := open(t, e, dsn, schema)
 	db.Exec(t, "CREATE SCHEMA "+schema)
