@@ -61,6 +61,10 @@ type engine interface {
 	// does not bound its wait by itself.
 	limitLockWait(ctx context.Context, tx *sql.Tx, d time.Duration) (restore func() error, err error)
 
+	// inClaim reports whether tx, on conn, is still the transaction in which the key was claimed, as far as the engine can
+	// tell that without a round trip.
+	inClaim(ctx context.Context, conn *sql.Conn, tx *sql.Tx, q queries, k Key) (bool, error)
+
 	// isTransient reports a serialization failure, a deadlock or a busy database: the transaction is gone and may
 	// succeed when it is run again.
 	isTransient(err error) bool
@@ -90,8 +94,8 @@ type queries struct {
 
 	createMigrations string
 	listMigrations   string
-	recordMigration  string // version
-	probe            string // fails unless the ledger has the columns of the newest version
+	recordMigration  string   // version
+	probes           []string // plans of statements, which fail unless the tables have the columns and keys they need
 }
 
 type querier interface {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"reflect"
 	"time"
 )
 
@@ -30,8 +31,11 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 )`, t.migrations),
 		listMigrations:  fmt.Sprintf(`SELECT version FROM %s`, t.migrations),
 		recordMigration: fmt.Sprintf(`INSERT INTO %s (version) VALUES (%%d) ON CONFLICT (version) DO NOTHING`, t.migrations),
-		probe: fmt.Sprintf(`SELECT count(*) FROM (SELECT l.key, l.received_at, l.processed_at, l.consumer, l.source, l.event_id,
-			l.event_type, o.messages FROM %s AS l, %s AS o WHERE false) AS probe`, t.ledger, t.outputs),
+		probes: []string{
+			fmt.Sprintf(`EXPLAIN INSERT INTO %s (key, received_at, processed_at, consumer, source, event_id, event_type)
+				SELECT NULL::uuid, now(), now(), '', '', '', '' ON CONFLICT (key) DO NOTHING`, t.ledger),
+			fmt.Sprintf(`EXPLAIN INSERT INTO %s (key, messages) SELECT NULL::uuid, ''::bytea ON CONFLICT (key) DO NOTHING`, t.outputs),
+		},
 	}
 }
 
@@ -61,6 +65,37 @@ func postgresClaim(ledger table, lockWait time.Duration) string {
 
 func (postgres) limitLockWait(context.Context, *sql.Tx, time.Duration) (func() error, error) {
 	return func() error { return nil }, nil
+}
+
+// inClaim looks at the transaction status that came with the server's last answer. lib/pq does that by itself in Commit;
+// pgx does not, and takes the warning that a COMMIT outside of a transaction gets for success.
+func (postgres) inClaim(_ context.Context, conn *sql.Conn, _ *sql.Tx, _ queries, _ Key) (open bool, err error) {
+	err = conn.Raw(func(driverConn any) error {
+		status, known := pgxTxStatus(driverConn)
+		open = !known || status != 'I' // idle
+
+		return nil
+	})
+
+	return open, err
+}
+
+// pgxTxStatus is driverConn.Conn().PgConn().TxStatus() for a connection of pgx, without depending on pgx.
+func pgxTxStatus(driverConn any) (status byte, ok bool) {
+	v := reflect.ValueOf(driverConn)
+
+	for _, name := range []string{"Conn", "PgConn", "TxStatus"} {
+		method := v.MethodByName(name)
+		if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
+			return 0, false
+		}
+
+		v = method.Call(nil)[0]
+	}
+
+	status, ok = v.Interface().(byte)
+
+	return status, ok
 }
 
 // SQLSTATE codes, https://www.postgresql.org/docs/current/errcodes-appendix.html.

@@ -3,7 +3,6 @@ package inbox
 import (
 	"context"
 	"database/sql"
-	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -18,7 +17,7 @@ func (ib *Inbox) lookUp(ctx context.Context, s *scope) (outputs []*message.Messa
 
 	known, err = ib.repo.known(ctx, s.key)
 	if err != nil {
-		return nil, false, fmt.Errorf("inbox: looking up event %s: %w", s.event, err)
+		return nil, false, s.failed(ctx, "looking up", err)
 	}
 
 	if !known {
@@ -44,7 +43,7 @@ func (ib *Inbox) replay(ctx context.Context, s *scope) ([]*message.Message, erro
 		return nil, err
 	}
 
-	_ = s.tx.Rollback() // nothing was written
+	s.release()
 
 	ib.repeating.Store(true)
 	ib.skipped(ctx, s.event)
@@ -60,12 +59,12 @@ func (ib *Inbox) storedOutputs(ctx context.Context, tx *sql.Tx, s *scope) ([]*me
 
 	encoded, err := ib.repo.loadOutputs(ctx, tx, s.key)
 	if err != nil {
-		return nil, fmt.Errorf("inbox: loading the outputs of event %s: %w", s.event, err)
+		return nil, s.failed(ctx, "loading the outputs of", err)
 	}
 
 	outputs, err := decodeMessages(encoded)
 	if err != nil {
-		return nil, fmt.Errorf("inbox: loading the outputs of event %s: %w", s.event, err)
+		return nil, s.failed(ctx, "decoding the outputs of", err)
 	}
 
 	return outputs, nil

@@ -22,8 +22,8 @@ import (
 // Adding it both to the router and to a handler is harmless. It is safe for concurrent use.
 func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
-		outer := scopeFrom(msg.Context())
-		if outer.open() && outer.msg == msg {
+		outer := ib.enclosing(msg.Context())
+		if outer != nil && outer.msg == msg {
 			return h(msg)
 		}
 
@@ -37,7 +37,7 @@ func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		}
 
 		key := KeyOf(ev)
-		if outer.open() && outer.key == key {
+		if outer != nil && outer.key == key {
 			return nil, fmt.Errorf("inbox: %w: a copy of event %s is being handled inside its own handler", ErrInFlight, ev)
 		}
 
@@ -87,24 +87,21 @@ func (ib *Inbox) attempt(msg *message.Message, ev Event, key Key, h message.Hand
 	ctx, cancel := ib.detach(msg.Context())
 	defer cancel()
 
-	s := &scope{msg: msg, event: ev, key: key}
+	s := &scope{inbox: ib, parent: scopeFrom(msg.Context()), msg: msg, event: ev, key: key}
 
 	if outputs, known, err := ib.lookUp(ctx, s); known || err != nil {
 		return outputs, err
 	}
 
-	tx, err := ib.repo.begin(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("inbox: beginning a transaction for event %s: %w", ev, err)
+	if err := ib.repo.begin(ctx, s); err != nil {
+		return nil, s.failed(ctx, "beginning a transaction for", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // after an error or a panic; it does nothing after the commit
+	defer s.release()
 
-	fresh, err := ib.repo.claim(ctx, tx.Tx, key, ev)
+	fresh, err := ib.repo.claim(ctx, s.tx.Tx, key, ev)
 	if err != nil {
-		return nil, fmt.Errorf("inbox: claiming event %s: %w", ev, err)
+		return nil, s.failed(ctx, "claiming", err)
 	}
-
-	s.tx = tx
 
 	if !fresh {
 		return ib.replay(ctx, s)
@@ -121,13 +118,14 @@ func (ib *Inbox) attempt(msg *message.Message, ev Event, key Key, h message.Hand
 
 	outputs, err = ib.keepOutputs(ctx, s, outputs)
 	if err != nil {
-		return nil, fmt.Errorf("inbox: handling event %s: %w", ev, err)
+		return nil, s.failed(ctx, "keeping the outputs of", err)
 	}
 
-	if err := s.commit(ctx); err != nil {
-		return nil, fmt.Errorf("inbox: handling event %s: %w", ev, err)
+	if err := ib.commit(ctx, s); err != nil {
+		return nil, s.failed(ctx, "committing", err)
 	}
 
+	s.release()
 	ib.committed(s)
 
 	return outputs, nil

@@ -294,7 +294,9 @@ func WithLogger(l watermill.LoggerAdapter) Option {
 func (c *config) detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx = context.WithoutCancel(ctx)
 	if c.txTimeout > 0 {
-		return context.WithTimeout(ctx, c.txTimeout)
+		cause := fmt.Errorf("WithTxTimeout(%s) ended the transaction: %w", c.txTimeout, context.DeadlineExceeded)
+
+		return context.WithTimeoutCause(ctx, c.txTimeout, cause)
 	}
 
 	return ctx, func() {}

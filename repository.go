@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"time"
@@ -33,14 +34,32 @@ func newRepository(db *sql.DB, c *config) *repository {
 	}
 }
 
-// begin starts a transaction. The statements that run in it are prepared before, so that one connection is enough.
-func (r *repository) begin(ctx context.Context) (*sqlx.Tx, error) {
+// begin starts a transaction on a connection of its own, for the scope to release. The statements that run in it are
+// prepared before, so that one connection is enough.
+func (r *repository) begin(ctx context.Context, s *scope) error {
 	err := r.stmts.prepare(ctx, r.db.DB, r.queries.claim, r.queries.known, r.queries.storeOutputs, r.queries.loadOutputs)
 	if err != nil {
-		return nil, r.explain(ctx, r.db, err)
+		return r.explain(ctx, r.db, err)
 	}
 
-	return r.db.BeginTxx(ctx, r.txOpts)
+	// After a restart of the server every idle connection of the pool may turn out to be broken, and is discarded here.
+	for tries := 1 + r.db.Stats().Idle; ; tries-- {
+		s.conn, err = r.db.Connx(ctx)
+		if err != nil {
+			return err
+		}
+
+		s.tx, err = s.conn.BeginTxx(ctx, r.txOpts)
+		if err == nil {
+			return nil
+		}
+
+		_ = s.conn.Close() // it never became usable
+
+		if tries <= 0 || !errors.Is(err, driver.ErrBadConn) {
+			return err
+		}
+	}
 }
 
 func (r *repository) exec(ctx context.Context, tx *sql.Tx, query string, args ...any) (affected int64, err error) {
@@ -82,11 +101,25 @@ func (r *repository) claim(ctx context.Context, tx *sql.Tx, key Key, ev Event) (
 	return false, errors.Join(err, restore())
 }
 
+// checkClaim returns sql.ErrTxDone when the transaction of the claim was ended by a COMMIT or ROLLBACK sent as a plain
+// statement, which database/sql does not notice.
+func (r *repository) checkClaim(ctx context.Context, s *scope) error {
+	open, err := r.engine.inClaim(ctx, s.conn.Conn, s.tx.Tx, r.queries, s.key)
+	if err == nil && !open {
+		err = sql.ErrTxDone
+	}
+
+	return err
+}
+
 // known reports whether an event was handled, by a transaction that is committed.
 func (r *repository) known(ctx context.Context, key Key) (known bool, err error) {
 	err = r.stmts.queryRow(ctx, r.db.DB, nil, r.queries.known, r.engine.keyArg(key)).Scan(&known)
+	if err != nil {
+		return false, r.explain(ctx, r.db, err)
+	}
 
-	return known, err
+	return known, nil
 }
 
 // storeOutputs keeps the encoded outputs of an event that was claimed in the same transaction.
@@ -110,7 +143,11 @@ func (r *repository) loadOutputs(ctx context.Context, tx *sql.Tx, key Key) (enco
 		return nil, nil
 	}
 
-	return encoded, err
+	if err != nil {
+		return nil, r.explain(ctx, r.db, err)
+	}
+
+	return encoded, nil
 }
 
 // forget removes every trace of an event.

@@ -108,9 +108,10 @@ func (r *repository) migrate(ctx context.Context, migrations []migration) error 
 			}
 		}
 
-		var none int
-		if err := tx.QueryRowContext(ctx, r.queries.probe).Scan(&none); err != nil {
-			return fmt.Errorf("a table of that name is not an inbox's: %w", err)
+		for _, probe := range r.queries.probes {
+			if _, err := tx.ExecContext(ctx, probe); err != nil {
+				return fmt.Errorf("a table of that name is not an inbox's: %w", err)
+			}
 		}
 
 		return nil

@@ -13,10 +13,13 @@ import (
 
 // scope is what a handler's context knows of the inbox: one attempt at one event.
 type scope struct {
-	msg   *message.Message
-	event Event
-	key   Key
-	tx    *sqlx.Tx
+	inbox  *Inbox
+	parent *scope // of another inbox's middleware around this one
+	msg    *message.Message
+	event  Event
+	key    Key
+	conn   *sqlx.Conn
+	tx     *sqlx.Tx
 
 	mu          sync.Mutex
 	ended       bool
@@ -31,6 +34,18 @@ func scopeFrom(ctx context.Context) *scope {
 	s, _ := ctx.Value(scopeKey{}).(*scope)
 
 	return s
+}
+
+// enclosing returns the scope of a handler at work inside of which this inbox is being asked again, or nil. Another Inbox
+// value on the same table of the same pool counts as this one.
+func (ib *Inbox) enclosing(ctx context.Context) *scope {
+	for s := scopeFrom(ctx); s != nil; s = s.parent {
+		if s.open() && s.inbox.repo.db.DB == ib.repo.db.DB && s.inbox.tables == ib.tables {
+			return s
+		}
+	}
+
+	return nil
 }
 
 // open reports whether the handler is still running.
@@ -55,7 +70,8 @@ func (s *scope) end() {
 
 // TxFromContext returns the transaction in which the event of this message context is being handled. Whatever is
 // written through it is committed together with the record of the event, or not at all. It is for the handler to use and
-// for the inbox to end: a Commit or Rollback of the handler's own makes the middleware return an error. It reports false
+// for the inbox to end: a Commit or Rollback of the handler's own makes the middleware return an error, and a transaction
+// that the handler begins in its place, with BEGIN as a plain statement, is outside of every guarantee. It reports false
 // outside of a handler, and after the handler returned.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	tx, ok := SqlxTxFromContext(ctx)
@@ -152,7 +168,7 @@ func (s *scope) inSavepoint(ctx context.Context, fn func(tx *sql.Tx) error) (err
 		s.mu.Unlock()
 
 		if _, undoErr := s.tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+name); undoErr != nil {
-			s.broken = fmt.Errorf("inbox: InTx: undoing a savepoint: %w", undoErr)
+			s.broken = fmt.Errorf("undoing the savepoint of InTx: %w", undoErr)
 			err = errors.Join(err, s.broken)
 		}
 	}()
@@ -166,22 +182,35 @@ func (s *scope) inSavepoint(ctx context.Context, fn func(tx *sql.Tx) error) (err
 	return err
 }
 
-// commit ends the transaction for good.
-func (s *scope) commit(ctx context.Context) error {
+// commit ends the transaction for good, unless it is not the one any more that began with the claim.
+func (ib *Inbox) commit(ctx context.Context, s *scope) error {
 	if s.broken != nil {
 		return s.broken
 	}
 
-	err := s.tx.Commit()
-
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("committing: WithTxTimeout ended the transaction: %w", errors.Join(ctx.Err(), err))
-	case errors.Is(err, sql.ErrTxDone):
-		return fmt.Errorf("committing: the handler ended the transaction itself: %w", err)
-	default:
-		return fmt.Errorf("committing: %w", err)
+	err := ib.repo.checkClaim(ctx, s)
+	if err == nil {
+		err = s.tx.Commit()
 	}
+
+	if errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil {
+		return fmt.Errorf("the handler ended the transaction itself: %w", err)
+	}
+
+	return err
+}
+
+// release rolls back, which does nothing after the commit, and gives the connection back to the pool.
+func (s *scope) release() {
+	_ = s.tx.Rollback() // an error leaves it to the server, which rolls back when the connection ends
+	_ = s.conn.Close()
+}
+
+// failed says what failed for which event, and why when a timeout of the inbox's was behind it.
+func (s *scope) failed(ctx context.Context, doing string, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+
+	return fmt.Errorf("inbox: %s event %s: %w", doing, s.event, err)
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+// openNATS uses JetStream. The client deletes the durable consumer that it made when it unsubscribes, so a second run
+// with the same ID gets the stream from its start, which is what an inbox is for.
 func openNATS(_ context.Context, addr, topic string, logger watermill.LoggerAdapter) (*broker, error) {
 	jetStream := watermillnats.JetStreamConfig{
 		AutoProvision:    true, // a stream with the name of the topic

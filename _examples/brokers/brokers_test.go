@@ -40,12 +40,10 @@ func TestEveryBrokerHandlesOnce(t *testing.T) {
 			id := watermill.NewShortUUID()
 
 			first := runProgram(t, dsn, broker, addr, id, events)
-			first.require(t, "deliveries", 2*events, 2*events)
-			first.require(t, "charges", events, events)
+			first.requireOnce(t, 2*events, events, events)
 
 			second := runProgram(t, dsn, broker, addr, id, events)
-			second.require(t, "deliveries", 4*events, 2*events)
-			second.require(t, "charges", events, 0)
+			second.requireOnce(t, 2*events, events, 0)
 		})
 	}
 
@@ -54,12 +52,11 @@ func TestEveryBrokerHandlesOnce(t *testing.T) {
 
 		id, charges := watermill.NewShortUUID(), events
 
-		for i, broker := range slices.Sorted(maps.Keys(addresses)) {
+		for _, broker := range slices.Sorted(maps.Keys(addresses)) {
 			o := runProgram(t, dsn, broker, addresses[broker], id, events)
-			o.require(t, "deliveries", 2*events*(i+1), 2*events)
-			o.require(t, "charges", events, charges)
+			o.requireOnce(t, 2*events, events, charges)
 
-			charges = 0
+			charges = 0 // all are duplicates on the next broker
 		}
 	})
 
@@ -67,7 +64,7 @@ func TestEveryBrokerHandlesOnce(t *testing.T) {
 		t.Parallel()
 
 		id := watermill.NewShortUUID()
-		runProgram(t, dsn, "gochannel", "", id, events).require(t, "charges", events, events)
+		runProgram(t, dsn, "gochannel", "", id, events).requireOnce(t, 2*events, events, events)
 		execute(t, dsn, `UPDATE brokers_example.charges SET order_id = 'order-00001' WHERE order_id = 'order-00002' AND run = '`+id+`'`)
 
 		o := runProgram(t, dsn, "gochannel", "", id, events)
@@ -170,17 +167,21 @@ func (o outcome) row(t *testing.T, name string) (numbers []int) {
 	return numbers
 }
 
-// require fails unless the program kept its promise and has these numbers in a row: of all runs with this ID, and of
-// this one.
-func (o outcome) require(t *testing.T, row string, all, thisTime int) {
+// requireOnce fails unless the program kept its promise, after at least so many deliveries (brokers deliver at least
+// once), with exactly so many charges: of all runs with this ID, and of this one.
+func (o outcome) requireOnce(t *testing.T, deliveries, charges, newCharges int) {
 	t.Helper()
 
 	if o.code != 0 || o.row(t, "doubled")[0] != 0 || o.row(t, "missing")[0] != 0 {
 		t.Fatalf("exit code %d, want 0\n%s%s", o.code, o.stdout, o.stderr)
 	}
 
-	if got := o.row(t, row); got[0] != all || got[1] != thisTime {
-		t.Fatalf("%s: %d, want %d and %d\n%s", row, got, all, thisTime, o.stdout)
+	if got := o.row(t, "deliveries"); got[1] < deliveries {
+		t.Fatalf("%d deliveries this time, want at least %d\n%s", got[1], deliveries, o.stdout)
+	}
+
+	if got := o.row(t, "charges"); got[0] != charges || got[1] != newCharges {
+		t.Fatalf("charges: %d, want %d and %d\n%s", got, charges, newCharges, o.stdout)
 	}
 }
 

@@ -49,9 +49,14 @@ func openDatabase(ctx context.Context, dsn string) (*sql.DB, error) {
 	return db, nil
 }
 
-func recordEvents(ctx context.Context, db *sql.DB, run string, orderIDs []string) error {
-	_, err := db.ExecContext(ctx, `INSERT INTO brokers_example.events (run, order_id) SELECT $1, unnest($2::text[])
-		ON CONFLICT DO NOTHING`, run, pq.Array(orderIDs))
+func recordEvents(ctx context.Context, db *sql.DB, orders []orderPlaced) error {
+	runs, ids := make([]string, len(orders)), make([]string, len(orders))
+	for i, order := range orders {
+		runs[i], ids[i] = order.Run, order.OrderID
+	}
+
+	_, err := db.ExecContext(ctx, `INSERT INTO brokers_example.events (run, order_id)
+		SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING`, pq.Array(runs), pq.Array(ids))
 
 	return err
 }

@@ -159,17 +159,13 @@ func handleEverything(ctx context.Context, cfg config, stdout, stderr io.Writer)
 		return nil, err
 	}
 
-	orderIDs := make([]string, cfg.events)
-	for i := range orderIDs {
-		orderIDs[i] = fmt.Sprintf("order-%05d", i+1)
-	}
-
-	if err := recordEvents(ctx, db, cfg.run, orderIDs); err != nil {
+	orders := ordersOf(cfg)
+	if err := recordEvents(ctx, db, orders); err != nil {
 		return nil, err
 	}
 
 	err = withService(ctx, cfg, db, b, logger, func() error {
-		messageUUIDs, err := publishTwice(b.publisher, cfg, orderIDs)
+		messageUUIDs, err := publishTwice(b.publisher, cfg.topic(), orders)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -47,31 +48,41 @@ func withService(ctx context.Context, cfg config, db *sql.DB, b *broker, logger 
 	}
 }
 
+// ordersOf returns the events of a run. They are the same whenever the run is repeated.
+func ordersOf(cfg config) []orderPlaced {
+	orders := make([]orderPlaced, cfg.events)
+	for i := range orders {
+		orders[i] = orderPlaced{
+			Run:         cfg.run,
+			OrderID:     fmt.Sprintf("order-%05d", i+1),
+			Customer:    fmt.Sprintf("customer-%d", i%7+1),
+			AmountCents: int64(990 + 100*(i%13)),
+		}
+	}
+
+	return orders
+}
+
 // publishTwice sends two messages for each event, in random order, and returns their UUIDs. The messages are different,
 // as from an outbox that published again after a crash: what tells that both are one event is metadata event_id. Without
 // event_source the topic would be the source, and the event another one on a broker where topics have other names.
-func publishTwice(publisher message.Publisher, cfg config, orderIDs []string) (messageUUIDs []string, err error) {
-	twice := append(append([]string(nil), orderIDs...), orderIDs...)
+func publishTwice(publisher message.Publisher, topic string, orders []orderPlaced) (messageUUIDs []string, err error) {
+	twice := slices.Concat(orders, orders)
 	rand.Shuffle(len(twice), func(i, j int) { twice[i], twice[j] = twice[j], twice[i] })
 
-	for i, id := range twice {
-		payload, err := json.Marshal(orderPlaced{
-			Run:         cfg.run,
-			OrderID:     id,
-			Customer:    fmt.Sprintf("customer-%d", i%7),
-			AmountCents: 1990,
-		})
+	for _, order := range twice {
+		payload, err := json.Marshal(order)
 		if err != nil {
 			return nil, err
 		}
 
 		msg := message.NewMessage(watermill.NewUUID(), payload)
-		msg.Metadata.Set("event_id", cfg.run+"/"+id+"/placed") // not the order's id: an order has several events
+		msg.Metadata.Set("event_id", order.Run+"/"+order.OrderID+"/placed") // not the order's id: an order has several events
 		msg.Metadata.Set("event_source", "web-shop")
 		msg.Metadata.Set("event_type", "order_placed")
-		msg.Metadata.Set(runKey, cfg.run)
+		msg.Metadata.Set(runKey, order.Run)
 
-		if err := publisher.Publish(cfg.topic(), msg); err != nil {
+		if err := publisher.Publish(topic, msg); err != nil {
 			return nil, err
 		}
 

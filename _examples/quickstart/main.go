@@ -124,7 +124,7 @@ func demonstrate(ctx context.Context, cfg config, stdout io.Writer) (_ *report, 
 	introduce(stdout, cfg, file)
 
 	n := &counters{}
-	err = deliverAll(ctx, cfg, schedule(file.lines), n, &narrator{stdout, time.Now()})
+	err = deliverAll(ctx, cfg, schedule(file.lines), n, &narrator{w: stdout, start: time.Now()})
 
 	if problem := n.problem(); problem != nil {
 		err = errors.Join(err, fmt.Errorf("%d deliveries failed, the last with: %w", n.unexpected.Load(), problem))

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -88,11 +89,16 @@ func money(cents int64) string { return fmt.Sprintf("%d.%02d", cents/100, cents%
 
 // narrator prints what happens, with the time since the start.
 type narrator struct {
-	w     io.Writer
 	start time.Time
+
+	mu sync.Mutex
+	w  io.Writer
 }
 
 func (n *narrator) say(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
 	fmt.Fprintf(n.w, "%6.1fs  %s\n", time.Since(n.start).Seconds(), fmt.Sprintf(format, args...))
 }
 

@@ -4,11 +4,11 @@
 package brokers
 
 import (
+	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
-	"os/exec"
-	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -23,21 +23,46 @@ func TestMain(m *testing.M) {
 
 	flag.Parse()
 	runManyAtOnce()
-	startSpawner()
+
+	stop, err := startOwnPostgres()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+
 	goleak.VerifyTestMain(m,
-		goleak.IgnoreCurrent(),
+		goleak.IgnoreCurrent(), // what watches over that server
+		goleak.Cleanup(func(code int) {
+			if err := stop(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+
+				code = max(code, 1)
+			}
+
+			os.Exit(code)
+		}),
 		// Updates sarama's metrics for as long as the process lives.
 		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
 	)
 }
 
-// startSpawner has package servers start its first process, and with it the goroutine that starts processes for as long
-// as this one lives.
-func startSpawner() {
-	cmd := exec.Command("true")
-	if err := errors.Join(servers.StartTied(cmd, syscall.SIGKILL), cmd.Wait()); err != nil {
-		panic(err)
+// startOwnPostgres gives the tests of this package a PostgreSQL server of their own in place of the shared one.
+// watermill-sql's subscriber passes no message on while a transaction that is older than it is open, in whatever
+// database of the server, so another package's test could hold it up for as long as it liked.
+func startOwnPostgres() (stop func() error, err error) {
+	dir, err := os.MkdirTemp("", "inbox-brokers-")
+	if err != nil {
+		return nil, err
 	}
+
+	server := servers.NewPostgres(dir)
+	if err := server.Start(context.Background()); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+
+	return func() error {
+		return errors.Join(server.Stop(context.Background()), os.RemoveAll(dir))
+	}, os.Setenv(servers.Variable("postgres"), server.Addr())
 }
 
 // runManyAtOnce sets -parallel unless the caller did: the tests wait for brokers most of the time.

@@ -93,17 +93,13 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-func (b *buffer) all() string {
+// end returns the last of what was written.
+func (b *buffer) end() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	return b.buf.String()
-}
-
-// end returns the last of what was written.
-func (b *buffer) end() string {
 	const most = 16 << 10
-	text := b.all()
+	text := b.buf.String()
 
 	return text[max(0, len(text)-most):]
 }

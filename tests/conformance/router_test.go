@@ -35,6 +35,8 @@ func newStationWith(t testing.TB, config gochannel.Config) *station {
 	return &station{router, gochannel.NewGoChannel(config, watermill.NopLogger{})}
 }
 
+var preservingContext = gochannel.Config{PreserveContext: true}
+
 func (s *station) start(t testing.TB) {
 	t.Helper()
 

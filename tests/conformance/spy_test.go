@@ -14,8 +14,9 @@ import (
 
 // spy sits between database/sql and the real driver and keeps what is really sent.
 type spy struct {
-	mu   sync.Mutex
-	sent []*statement
+	mu       sync.Mutex
+	sent     []*statement
+	prepared int
 }
 
 type statement struct {
@@ -95,6 +96,13 @@ func (s *spy) find(words ...string) (found []statement) {
 	return found
 }
 
+func (s *spy) preparations() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.prepared
+}
+
 func (s *spy) requireNoErrors(t testing.TB) {
 	t.Helper()
 
@@ -133,6 +141,10 @@ func (c *spyConn) PrepareContext(ctx context.Context, query string) (driver.Stmt
 	if err != nil {
 		return nil, err
 	}
+
+	c.spy.mu.Lock()
+	c.spy.prepared++
+	c.spy.mu.Unlock()
 
 	return &spyStmt{Stmt: stmt, query: query, spy: c.spy}, nil
 }

@@ -1,0 +1,90 @@
+package conformance_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/testdb"
+)
+
+func TestNesting(t *testing.T) {
+	t.Parallel()
+
+	forEachEngine(t, "the same inbox twice passes through to one transaction", func(t *testing.T, db *testdb.DB) {
+		ib, w := newInbox(t, db), failing(db, errors.New("failed"))
+		twice := ib.Middleware(ib.Middleware(w.handle))
+
+		_, err := twice(delivery("e1"))
+		requireErrorNames(t, err, "failed")
+		requireRecorded(t, db, 0)
+
+		for range 2 {
+			_, err = twice(delivery("e1"))
+			requireOK(t, err)
+		}
+
+		w.requireRuns(t, 2)
+		db.RequireOnce(t, "e1")
+		requireRecorded(t, db, 1)
+	})
+
+	forEachEngine(t, "a copy of the message in between is an error and not a deadlock", func(t *testing.T, db *testdb.DB) {
+		ib, w := newInbox(t, db), newWorker(db)
+		copying := func(msg *message.Message) ([]*message.Message, error) {
+			return ib.Middleware(w.handle)(msg.CopyWithContext())
+		}
+		done := deliverAsync(ib, copying, delivery("e1"))
+
+		requireErrorIs(t, await(t, "the middleware", done).err, inbox.ErrInFlight)
+		w.requireRuns(t, 0)
+		requireRecorded(t, db, 0)
+	})
+
+	// Two inboxes of two databases: the inner one has records and transactions of its own, whatever the outer one does.
+	forEachEngine(t, "two different inboxes each keep their own record", func(t *testing.T, db *testdb.DB) {
+		inner := testdb.Open(t, db.Engine)
+		inner.EffectsTable(t)
+
+		innerWorker := newWorker(inner)
+		outerInbox, innerInbox := newInbox(t, db), newInbox(t, inner)
+		outer := outerInbox.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			outputs, err := innerInbox.Middleware(innerWorker.handle)(msg)
+			if err != nil {
+				return nil, err
+			}
+
+			return outputs, effect(db, msg.Context()) // the outer transaction is back in the context
+		})
+
+		for range 2 {
+			_, err := outer(delivery("e1"))
+			requireOK(t, err)
+		}
+
+		db.RequireOnce(t, "e1")
+		inner.RequireOnce(t, "e1")
+		requireRecorded(t, db, 1)
+		requireRecorded(t, inner, 1)
+	})
+
+	forEachPostgres(t, "another event within a handler has a transaction of its own", func(t *testing.T, db *testdb.DB) {
+		ib, inner := newInbox(t, db), newWorker(db)
+		failure := errors.New("failed")
+
+		_, err := deliver(ib, func(msg *message.Message) ([]*message.Message, error) {
+			other := delivery("e2")
+			other.SetContext(msg.Context())
+
+			if _, err := deliver(ib, inner.handle, other); err != nil {
+				return nil, err
+			}
+
+			return nil, failure
+		}, delivery("e1"))
+		requireErrorIs(t, err, failure)
+		db.RequireOnce(t, "e2")
+	})
+}
