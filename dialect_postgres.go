@@ -67,35 +67,44 @@ func (postgres) limitLockWait(context.Context, *sql.Tx, time.Duration) (func() e
 	return func() error { return nil }, nil
 }
 
-// inClaim looks at the transaction status that came with the server's last answer. lib/pq does that by itself in Commit;
-// pgx does not, and takes the warning that a COMMIT outside of a transaction gets for success.
-func (postgres) inClaim(_ context.Context, conn *sql.Conn, _ *sql.Tx, _ queries, _ Key) (open bool, err error) {
+// inClaim asks the driver's connection for the transaction status that came with the server's last answer. lib/pq looks at
+// it by itself in Commit; pgx does not, and takes the warning that a COMMIT outside of a transaction gets for success.
+// Where neither is to be seen, as behind a driver that wraps another for tracing, the row is read back.
+func (e postgres) inClaim(ctx context.Context, conn *sql.Conn, tx *sql.Tx, q queries, k Key) (open bool, err error) {
+	var known bool
+
 	err = conn.Raw(func(driverConn any) error {
-		status, known := pgxTxStatus(driverConn)
-		open = !known || status != 'I' // idle
+		open, known = postgresTxOpen(driverConn)
 
 		return nil
 	})
+	if err == nil && !known {
+		err = tx.QueryRowContext(ctx, q.known, e.keyArg(k)).Scan(&open)
+	}
 
 	return open, err
 }
 
-// pgxTxStatus is driverConn.Conn().PgConn().TxStatus() for a connection of pgx, without depending on pgx.
-func pgxTxStatus(driverConn any) (status byte, ok bool) {
+// postgresTxOpen reports whether the connection of a driver that it knows is in a transaction, without depending on the
+// driver. On lib/pq it always is, as far as anybody needs to know before Commit.
+func postgresTxOpen(driverConn any) (open, known bool) {
 	v := reflect.ValueOf(driverConn)
+	if reflect.Indirect(v).Type().PkgPath() == "github.com/lib/pq" {
+		return true, true
+	}
 
-	for _, name := range []string{"Conn", "PgConn", "TxStatus"} {
+	for _, name := range []string{"Conn", "PgConn", "TxStatus"} { // of pgx
 		method := v.MethodByName(name)
 		if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
-			return 0, false
+			return false, false
 		}
 
 		v = method.Call(nil)[0]
 	}
 
-	status, ok = v.Interface().(byte)
+	status, known := v.Interface().(byte)
 
-	return status, ok
+	return status != 'I', known // I is idle
 }
 
 // SQLSTATE codes, https://www.postgresql.org/docs/current/errcodes-appendix.html.

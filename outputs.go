@@ -57,11 +57,11 @@ func (ib *Inbox) publishInTx(ctx context.Context, s *scope, outputs []*message.M
 }
 
 // mayHaveOutputs spares duplicates a query where the router cannot publish anything. Outside of a router nothing is known
-// about it.
-func (ib *Inbox) mayHaveOutputs(ctx context.Context) bool {
+// about it, and with WithOutbox there may still be outputs that were stored before it was set.
+func mayHaveOutputs(ctx context.Context) bool {
 	const noPublisher = "message.disabledPublisher" // of handlers added with Router.AddConsumerHandler
 
-	return ib.outbox == nil && message.PublisherNameFromCtx(ctx) != noPublisher
+	return message.PublisherNameFromCtx(ctx) != noPublisher
 }
 
 // Messages are stored as a sequence of length-prefixed strings (see appendPrefixed), each message as its UUID, payload,

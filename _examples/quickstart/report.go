@@ -102,10 +102,10 @@ func (n *narrator) say(format string, args ...any) {
 	fmt.Fprintf(n.w, "%6.1fs  %s\n", time.Since(n.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// watch prints the counters every second, and less often when it takes long, until ctx ends.
+// watch prints the counters until ctx ends: every second at first, and then less often, so that they fit a screen.
 func (n *narrator) watch(ctx context.Context, c *counters) {
 	for {
-		if wait(ctx, max(time.Second, time.Since(n.start)/3)) != nil {
+		if wait(ctx, max(time.Second, time.Since(n.start)-3*time.Second)) != nil {
 			return
 		}
 

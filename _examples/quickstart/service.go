@@ -94,7 +94,8 @@ func newRouter(ctx context.Context, db *sql.DB, withInbox bool, b *broker, n *co
 	return router, nil
 }
 
-// stop lets running handlers finish. Watermill cancels their contexts at once, so some of them fail.
+// stop lets running handlers finish. Watermill cancels their contexts at once, so some of them fail; and Router.Close
+// does not wait for a handler that has only just got its message, so some find the database closed. Both come again.
 func (s *service) stop() error {
 	return errors.Join(s.router.Close(), <-s.ended, s.db.Close())
 }

@@ -148,18 +148,18 @@ func (c *childProcess) produce(from io.Reader) error {
 	return events.Err()
 }
 
-func (c *childProcess) handle(msg *message.Message) ([]*message.Message, error) {
-	if err := record(msg, c.Effects); err != nil {
-		return nil, err
-	}
-
-	c.hangAt(beforeCommit, string(msg.Payload))
-
+func (c *childProcess) handle(msg *message.Message) (outputs []*message.Message, err error) {
 	if c.Output.Topic == "" {
-		return nil, nil
+		err = record(msg, c.Effects, "")
+	} else {
+		outputs, err = invoice(msg, c.Effects)
 	}
 
-	return []*message.Message{newOutput(msg)}, nil
+	if err == nil {
+		c.hangAt(beforeCommit, string(msg.Payload))
+	}
+
+	return outputs, err
 }
 
 // hangAt tells the parent that the point is reached, and leaves the process there to be killed.

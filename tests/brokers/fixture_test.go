@@ -52,20 +52,20 @@ func (f *fixture) consumer() *consumer {
 		route: f.route,
 		inbox: f.inbox,
 		handle: func(msg *message.Message) ([]*message.Message, error) {
-			return nil, record(msg, f.db.Table("effects"))
+			return nil, record(msg, f.db.Table("effects"), "")
 		},
 		log: f.log,
 	}
 }
 
 // record is the business of the service: a row for each event.
-func record(msg *message.Message, effects string) error {
+func record(msg *message.Message, effects, note string) error {
 	tx, ok := inbox.TxFromContext(msg.Context())
 	if !ok {
 		return errors.New("no transaction in the context")
 	}
 
-	_, err := tx.ExecContext(msg.Context(), "INSERT INTO "+effects+" (event) VALUES ($1)", string(msg.Payload))
+	_, err := tx.ExecContext(msg.Context(), "INSERT INTO "+effects+" (event, note) VALUES ($1, $2)", string(msg.Payload), note)
 
 	return err
 }

@@ -18,7 +18,7 @@ func TestEventWhoseHandlerFailedFirstIsHandledOnRedelivery(t *testing.T) {
 
 		c := f.consumer()
 		c.handle = func(msg *message.Message) ([]*message.Message, error) {
-			if err := record(msg, f.db.Table("effects")); err != nil {
+			if err := record(msg, f.db.Table("effects"), ""); err != nil {
 				return nil, err
 			}
 
@@ -164,7 +164,7 @@ func (f *fixture) closeDuring(t *testing.T, handled int) (event string) {
 
 	c := f.consumer()
 	c.handle = func(msg *message.Message) ([]*message.Message, error) {
-		err := record(msg, f.db.Table("effects"))
+		err := record(msg, f.db.Table("effects"), "")
 		if err != nil || f.processed() < handled {
 			return nil, err
 		}

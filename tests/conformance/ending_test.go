@@ -15,17 +15,23 @@ import (
 // A handler that ends the inbox's transaction itself breaks the rules, but neither loses an event nor doubles one.
 
 // endings are the ways to do it. write writes the effect again, for transactions that go on.
-var endings = map[string]func(tx *sql.Tx, write func() error) error{
-	"Commit":         func(tx *sql.Tx, _ func() error) error { return tx.Commit() },
-	"Rollback":       func(tx *sql.Tx, _ func() error) error { return tx.Rollback() },
-	"COMMIT":         func(tx *sql.Tx, _ func() error) error { return execAll(tx, "COMMIT") },
-	"ROLLBACK":       func(tx *sql.Tx, _ func() error) error { return execAll(tx, "ROLLBACK") },
-	"COMMIT BEGIN":   func(tx *sql.Tx, _ func() error) error { return execAll(tx, "COMMIT", "BEGIN") },
-	"ROLLBACK BEGIN": func(tx *sql.Tx, _ func() error) error { return execAll(tx, "ROLLBACK", "BEGIN") },
-	"ROLLBACK BEGIN rewrite": func(tx *sql.Tx, write func() error) error {
+var endings = map[string]struct {
+	engines []testdb.Engine
+	end     func(tx *sql.Tx, write func() error) error
+}{
+	"Commit":       {testdb.All, func(tx *sql.Tx, _ func() error) error { return tx.Commit() }},
+	"Rollback":     {testdb.All, func(tx *sql.Tx, _ func() error) error { return tx.Rollback() }},
+	"COMMIT":       {testdb.All, func(tx *sql.Tx, _ func() error) error { return execAll(tx, "COMMIT") }},
+	"ROLLBACK":     {testdb.All, func(tx *sql.Tx, _ func() error) error { return execAll(tx, "ROLLBACK") }},
+	"COMMIT BEGIN": {testdb.All, func(tx *sql.Tx, _ func() error) error { return execAll(tx, "COMMIT", "BEGIN") }},
+	// PostgreSQL would need one more round trip for each event to tell, see inbox.TxFromContext.
+	"ROLLBACK BEGIN": {sqliteOnly, func(tx *sql.Tx, _ func() error) error { return execAll(tx, "ROLLBACK", "BEGIN") }},
+	"ROLLBACK BEGIN rewrite": {sqliteOnly, func(tx *sql.Tx, write func() error) error {
 		return errors.Join(execAll(tx, "ROLLBACK", "BEGIN"), write())
-	},
+	}},
 }
+
+var sqliteOnly = []testdb.Engine{testdb.SQLite}
 
 func execAll(tx *sql.Tx, queries ...string) error {
 	for _, query := range queries {
@@ -49,10 +55,10 @@ var after = map[string]func() ([]*message.Message, error){
 func TestHandlerEndsTheTransaction(t *testing.T) {
 	t.Parallel()
 
-	for ending, end := range endings {
+	for name, ending := range endings {
 		for outcome, leave := range after {
-			forEachEngine(t, "with "+ending+" then "+outcome, func(t *testing.T, db *testdb.DB) {
-				testEnding(t, db, end, leave, outcome == "ErrSkip")
+			forEach(t, ending.engines, "with "+name+" then "+outcome, func(t *testing.T, db *testdb.DB) {
+				testEnding(t, db, ending.end, leave, outcome == "ErrSkip")
 			})
 		}
 	}

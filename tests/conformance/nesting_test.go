@@ -70,6 +70,32 @@ func TestNesting(t *testing.T) {
 		requireRecorded(t, inner, 1)
 	})
 
+	forEachEngine(t, "two values of one inbox, and one inside of another inbox's, pass through as well", func(t *testing.T, db *testdb.DB) {
+		other := testdb.Open(t, db.Engine)
+		w := newWorker(db)
+		again := newInbox(t, db).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			requireEqual(t, "event", eventOf(msg), inbox.Event{Consumer: billing, ID: "e1"})
+
+			return nil, nil
+		})
+		chain := newInbox(t, db).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			if _, err := w.handle(msg); err != nil {
+				return nil, err
+			}
+
+			return newInbox(t, other).Middleware(again)(msg)
+		})
+
+		for range 2 {
+			_, err := chain(delivery("e1"))
+			requireOK(t, err)
+		}
+
+		w.requireRuns(t, 1)
+		requireRecorded(t, db, 1)
+		requireRecorded(t, other, 1)
+	})
+
 	forEachPostgres(t, "another event within a handler has a transaction of its own", func(t *testing.T, db *testdb.DB) {
 		ib, inner := newInbox(t, db), newWorker(db)
 		failure := errors.New("failed")
@@ -87,4 +113,10 @@ func TestNesting(t *testing.T) {
 		requireErrorIs(t, err, failure)
 		db.RequireOnce(t, "e2")
 	})
+}
+
+func eventOf(msg *message.Message) inbox.Event {
+	ev, _ := inbox.EventFromContext(msg.Context())
+
+	return ev
 }

@@ -139,6 +139,19 @@ func TestOutbox(t *testing.T) {
 		requireEqual(t, "messages in the outbox", db.Int(t, "SELECT count(*) FROM "+table), 1)
 	})
 
+	forEachEngine(t, "stored outputs of the time before it are still returned", func(t *testing.T, db *testdb.DB) {
+		_, publisher := newOutbox(t, db, "invoices")
+		w := returning(db, delivery("o1"))
+
+		_, err := deliver(newInbox(t, db), w.handle, delivery("e1")) // publishing fails, and the option comes with the restart
+		requireOK(t, err)
+
+		outputs, err := deliver(newInbox(t, db, inbox.WithOutbox(publisher)), w.handle, delivery("e1"))
+		requireOK(t, err)
+		requireEqual(t, "outputs", uuids(outputs), []string{"o1"})
+		w.requireRuns(t, 1)
+	})
+
 	forEachEngine(t, "needs a publish topic", func(t *testing.T, db *testdb.DB) {
 		_, publisher := newOutbox(t, db, "invoices")
 

@@ -226,7 +226,7 @@ func TestRetries(t *testing.T) {
 		requireEqual(t, "runs whose AfterCommit ran", ran, []int{3})
 	})
 
-	forEach(t, []testdb.Engine{testdb.SQLite}, "a busy database is tried again", func(t *testing.T, db *testdb.DB) {
+	forEach(t, sqliteOnly, "a busy database is tried again", func(t *testing.T, db *testdb.DB) {
 		impatient, err := sql.Open(db.Engine.Driver, strings.ReplaceAll(db.DSN, "busy_timeout(10000)", "busy_timeout(20)"))
 		requireOK(t, err)
 		t.Cleanup(func() { requireOK(t, impatient.Close()) })

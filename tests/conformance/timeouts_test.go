@@ -19,21 +19,19 @@ const short = 150 * time.Millisecond
 func TestTxTimeout(t *testing.T) {
 	t.Parallel()
 
-	// overdue is a handler whose first run outlasts the timeout.
+	// overdue is a handler that outlasts the timeout.
 	overdue := func(t *testing.T, db *testdb.DB, outputs ...*message.Message) *worker {
 		w := newWorker(db)
-		w.then = func(run int, msg *message.Message) ([]*message.Message, error) {
-			if run == 1 {
-				<-msg.Context().Done()
+		w.then = func(_ int, msg *message.Message) ([]*message.Message, error) {
+			<-msg.Context().Done()
 
-				tx, _ := inbox.TxFromContext(msg.Context())
+			tx, _ := inbox.TxFromContext(msg.Context())
 
-				eventually(t, "the transaction is over", func() bool { // its timer is not the one of the handler's context
-					_, err := tx.ExecContext(context.Background(), "SELECT 1")
+			eventually(t, "the transaction is over", func() bool { // its timer is not the one of the handler's context
+				_, err := tx.ExecContext(context.Background(), "SELECT 1")
 
-					return err != nil
-				})
-			}
+				return err != nil
+			})
 
 			return outputs, nil
 		}
@@ -44,9 +42,9 @@ func TestTxTimeout(t *testing.T) {
 	for name, outputs := range map[string][]*message.Message{"without": nil, "with": {delivery("o1")}} {
 		forEachEngine(t, "rolls back a handler "+name+" outputs that takes longer, says so, and redelivery runs",
 			func(t *testing.T, db *testdb.DB) {
-				ib, w := newInbox(t, db, inbox.WithTxTimeout(short)), overdue(t, db, outputs...)
+				ib := newInbox(t, db, inbox.WithTxTimeout(short))
 
-				_, err := deliver(ib, w.handle, delivery("e1"))
+				_, err := deliver(ib, overdue(t, db, outputs...).handle, delivery("e1"))
 				requireErrorIs(t, err, context.DeadlineExceeded)
 				requireErrorNames(t, err, "WithTxTimeout")
 				db.RequireOnce(t)
@@ -54,8 +52,9 @@ func TestTxTimeout(t *testing.T) {
 
 				long := newInbox(t, db, inbox.WithTxTimeout(patience))
 
-				_, err = deliver(long, w.handle, delivery("e1"))
+				got, err := deliver(long, returning(db, outputs...).handle, delivery("e1"))
 				requireOK(t, err)
+				requireEqual(t, "outputs", uuids(got), uuids(outputs))
 				db.RequireOnce(t, "e1")
 			})
 	}

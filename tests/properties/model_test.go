@@ -17,7 +17,9 @@ type model struct {
 	effects   map[string]int
 }
 
-func newModel() *model { return &model{processed: make(map[event][]string), effects: make(map[string]int)} }
+func newModel() *model {
+	return &model{processed: make(map[event][]string), effects: make(map[string]int)}
+}
 
 func (m *model) forgot(ev event, known bool) error {
 	if _, want := m.processed[ev]; known != want {
@@ -85,11 +87,10 @@ func (d *delivery) check(stored []string) error {
 		return errors.New("committed more than once")
 	}
 
-	// Without a run it is a duplicate. A handler that would have committed, and was run in an attempt that PostgreSQL ended,
-	// may be one as well.
+	// It was committed, or it is a duplicate: without a run, or with one in an attempt that PostgreSQL ended.
 	if d.runs == 0 || d.outcome.leavesEffect() && (d.outcome != commitsItself || d.committed == 0) {
 		if d.err != nil || d.panicked != nil || !slices.Equal(d.returned, stored) {
-			return fmt.Errorf("error %v, panic %v, outputs %q instead of %q", d.err, d.panicked, d.returned, stored)
+			return fmt.Errorf("no clean end, or outputs %q instead of %q", d.returned, stored)
 		}
 
 		return nil
@@ -115,7 +116,7 @@ func (d *delivery) check(stored []string) error {
 	}
 
 	if !ok {
-		return fmt.Errorf("error %v, panic %v", d.err, d.panicked)
+		return errors.New("wrong error or panic")
 	}
 
 	return nil
