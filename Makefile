@@ -19,7 +19,8 @@ help: ## List the targets
 
 .PHONY: quickstart
 quickstart: ## Deliver events several times through a failing handler and show that each counted once
-	@cd _examples/quickstart && go run . $(ARGS)
+	@cd _examples/quickstart && go build -o ../../bin/quickstart .
+	@bin/quickstart $(ARGS)
 
 .PHONY: test
 test: test_short $(SERVERS) ## Run every test with -race on real servers, which it installs and starts

@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -34,7 +35,6 @@ func brokerByName(name string) *broker {
 // onEveryBroker runs a scenario in parallel subtests named after the brokers.
 func onEveryBroker(t *testing.T, scenario func(t *testing.T, b *broker)) {
 	t.Helper()
-	t.Parallel()
 
 	for _, b := range brokers {
 		t.Run(b.name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func newRouteOn(t *testing.T, b *broker, server string, db *testdb.DB) route {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sub.Close()
+	defer mustClose(t, sub)
 
 	if initializer, ok := sub.(message.SubscribeInitializer); ok {
 		if err := initializer.SubscribeInitialize(r.Topic); err != nil {
@@ -95,6 +95,14 @@ func newRouteOn(t *testing.T, b *broker, server string, db *testdb.DB) route {
 	}
 
 	return r
+}
+
+func mustClose(t *testing.T, c io.Closer) {
+	t.Helper()
+
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 func (r route) broker() *broker { return brokerByName(r.Broker) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -74,7 +75,7 @@ func (c *childProcess) run() error {
 	if err != nil {
 		return err
 	}
-	defer db.Close() //nolint:errcheck // the process ends
+	defer db.Close()
 
 	db.SetMaxOpenConns(poolSize)
 
@@ -91,10 +92,10 @@ func (c *childProcess) run() error {
 	}
 
 	// Most brokers deliver again at once what failed, which keeps a processor busy while the database is down.
-	patience := middleware.Retry{MaxRetries: 3, InitialInterval: 50 * time.Millisecond, Multiplier: 2, Logger: c.log}
+	retry := middleware.Retry{MaxRetries: 3, InitialInterval: 50 * time.Millisecond, Multiplier: 2, Logger: c.log}
 	service := &consumer{
 		route: c.Route, inbox: ib, handle: c.handle, output: c.Output.Topic, log: c.log,
-		around: []message.HandlerMiddleware{patience.Middleware},
+		around: []message.HandlerMiddleware{retry.Middleware},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -122,12 +123,12 @@ func (c *childProcess) run() error {
 
 // produce publishes the events that it reads, one after another, each until the broker has taken it, as the relay of an
 // outbox does.
-func (c *childProcess) produce(from io.Reader) error {
+func (c *childProcess) produce(from io.Reader) (err error) {
 	pub, err := c.Route.publisher(c.log)
 	if err != nil {
 		return err
 	}
-	defer pub.Close()
+	defer func() { err = errors.Join(err, pub.Close()) }()
 
 	pause := time.NewTicker(50 * time.Millisecond)
 	defer pause.Stop()

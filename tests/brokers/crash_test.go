@@ -3,6 +3,7 @@ package brokers
 import "testing"
 
 func TestProcessKilledBetweenCommitAndAck(t *testing.T) {
+	t.Parallel()
 	onEveryBroker(t, func(t *testing.T, b *broker) {
 		f := newFixture(t, b)
 		f.publishFor(t, 40)
@@ -30,6 +31,7 @@ func TestProcessKilledBetweenCommitAndAck(t *testing.T) {
 }
 
 func TestProcessKilledBeforeCommit(t *testing.T) {
+	t.Parallel()
 	onEveryBroker(t, func(t *testing.T, b *broker) {
 		f := newFixture(t, b)
 		f.publishFor(t, 40)
@@ -54,6 +56,7 @@ func TestProcessKilledBeforeCommit(t *testing.T) {
 // Two processes of one group get every event twice, with different message UUIDs, and one of them is killed. Processes
 // that share no broker get everything both.
 func TestTwoProcessesShareTheWorkAndOneIsKilled(t *testing.T) {
+	t.Parallel()
 	onEveryBroker(t, func(t *testing.T, b *broker) {
 		f := newFixture(t, b)
 		first := f.startProcess(t, nowhere, 0, nil)
@@ -125,9 +128,5 @@ func (f *fixture) publishFor(t *testing.T, n int) {
 // awaitDuplicateOf waits until the process was given an event that is handled already.
 func (p *process) awaitDuplicateOf(t *testing.T, event string) {
 	t.Helper()
-	await(t, "the redelivery of "+event, func() bool {
-		_, duplicate, _ := p.told.of(event)
-
-		return duplicate > 0
-	})
+	await(t, "the redelivery of "+event, func() bool { return p.told.duplicatesOf(event) > 0 })
 }

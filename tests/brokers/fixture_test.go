@@ -106,7 +106,7 @@ func (f *fixture) send(t *testing.T, events ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pub.Close()
+	defer mustClose(t, pub)
 
 	for _, event := range events {
 		if err := pub.Publish(f.Topic, newMessage(event)); err != nil {
@@ -126,6 +126,9 @@ func (f *fixture) awaitEffects(t *testing.T, n int) {
 	await(t, fmt.Sprintf("%d effects", n), func() bool { return len(f.db.Effects(t)) >= n })
 }
 
+// patience is for a machine that is busy with much else.
+const patience = 2 * time.Minute
+
 // await waits until a condition holds.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
@@ -133,7 +136,7 @@ func await(t *testing.T, what string, holds func() bool) {
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
 
-	for deadline := time.After(time.Minute); !holds(); {
+	for deadline := time.After(patience); !holds(); {
 		select {
 		case <-poll.C:
 		case <-deadline:
@@ -148,7 +151,7 @@ func receive[T any](t *testing.T, what string, from <-chan T) (value T) {
 
 	select {
 	case value = <-from:
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("waited in vain for %s", what)
 	}
 

@@ -18,7 +18,7 @@ var goChannel = &broker{
 	name: "gochannel",
 	address: func(t *testing.T, _ string, db *testdb.DB) string {
 		t.Helper()
-		t.Cleanup(func() { goChannelAt(db.Schema).Close() })
+		t.Cleanup(func() { mustClose(t, goChannelAt(db.Schema)) })
 
 		return db.Schema
 	},

@@ -160,7 +160,10 @@ func startServer(t *testing.T, name string) servers.Server {
 func startAgain(t *testing.T, server servers.Server) {
 	t.Helper()
 
-	if err := server.Start(t.Context()); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+
+	if err := server.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 // Publishing fails after the commit, with the message lost or with only the answer lost. [MassTransit 3791, 4990]
 func TestOutputWhosePublishingFailedIsPublishedAgainWithTheSameUUID(t *testing.T) {
+	t.Parallel()
 	onEveryBroker(t, func(t *testing.T, b *broker) {
 		f := newFixture(t, b)
 		out := f.newOutputs(t)
@@ -33,11 +34,7 @@ func TestOutputWhosePublishingFailedIsPublishedAgainWithTheSameUUID(t *testing.T
 		out.await(t, f.events)
 
 		for _, event := range f.events {
-			await(t, "the redelivery of "+event, func() bool {
-				_, duplicate, _ := f.told.of(event)
-
-				return duplicate > 0
-			})
+			await(t, "the redelivery of "+event, func() bool { return f.told.duplicatesOf(event) > 0 })
 		}
 
 		stop()
@@ -47,6 +44,7 @@ func TestOutputWhosePublishingFailedIsPublishedAgainWithTheSameUUID(t *testing.T
 }
 
 func TestProcessKilledBetweenCommitAndPublishLeavesItsOutputToTheNext(t *testing.T) {
+	t.Parallel()
 	onEveryBroker(t, func(t *testing.T, b *broker) {
 		f := newFixture(t, b)
 		out := f.newOutputs(t)

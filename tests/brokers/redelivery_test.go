@@ -10,6 +10,7 @@ import (
 )
 
 func TestEventWhoseHandlerFailedFirstIsHandledOnRedelivery(t *testing.T) {
+	t.Parallel()
 	onEveryBroker(t, func(t *testing.T, b *broker) {
 		f := newFixture(t, b)
 		f.publish(t, 40)
@@ -35,7 +36,7 @@ func TestEventWhoseHandlerFailedFirstIsHandledOnRedelivery(t *testing.T) {
 		f.requireOnce(t)
 
 		for _, event := range f.events {
-			if _, _, failed := f.told.of(event); failed == 0 {
+			if f.told.failuresOf(event) == 0 {
 				t.Errorf("%s did not fail first", event)
 			}
 		}
@@ -44,6 +45,7 @@ func TestEventWhoseHandlerFailedFirstIsHandledOnRedelivery(t *testing.T) {
 
 // A broker that did not get the ack delivers again, what the connection was lost over included.
 func TestEventWhoseAckWasLostIsNotHandledAgain(t *testing.T) {
+	t.Parallel()
 	onEveryBroker(t, func(t *testing.T, b *broker) {
 		f := newFixture(t, b)
 
@@ -123,21 +125,18 @@ func (f *fixture) processed() int {
 func (f *fixture) awaitDuplicateOf(t *testing.T, event string) {
 	t.Helper()
 
-	_, before, _ := f.told.of(event)
+	before := f.told.duplicatesOf(event)
 
 	stop := f.consumer().start(t)
 	defer stop()
 
-	await(t, "the redelivery of "+event, func() bool {
-		_, duplicate, _ := f.told.of(event)
-
-		return duplicate > before
-	})
+	await(t, "the redelivery of "+event, func() bool { return f.told.duplicatesOf(event) > before })
 }
 
 // Routers cancel the messages in flight when they close; what was about to be finished is finished, and the rest is
 // left to the next process. [watermill 568, 669]
 func TestRouterClosedWhileHandlersRunLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
 	onEveryBroker(t, func(t *testing.T, b *broker) {
 		f := newFixture(t, b)
 		f.publish(t, 40)

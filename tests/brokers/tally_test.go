@@ -38,12 +38,18 @@ func (y *tally) count(counts map[string]int, event string) {
 	counts[event]++
 }
 
-// of returns what was told of one event.
-func (y *tally) of(event string) (processed, duplicate, failed int) {
+func (y *tally) duplicatesOf(event string) int {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 
-	return y.processed[event], y.duplicate[event], y.failed[event]
+	return y.duplicate[event]
+}
+
+func (y *tally) failuresOf(event string) int {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+
+	return y.failed[event]
 }
 
 // sums returns what was told of all events.

@@ -72,6 +72,13 @@ func (s *spy) queries(words ...string) []string {
 	return found
 }
 
+// take returns what was sent since the last time.
+func (s *spy) take() []string {
+	defer s.forget()
+
+	return s.queries()
+}
+
 // running counts statements that were sent and not answered.
 func (s *spy) running(words ...string) (n int) {
 	for _, st := range s.find(words...) {

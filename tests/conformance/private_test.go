@@ -1,0 +1,69 @@
+package conformance_test
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/servers"
+	"github.com/watermill-inbox/inbox/tests/testdb"
+)
+
+// privatePostgres is a server without other traffic, with the effects table.
+func privatePostgres(t *testing.T, engine testdb.Engine) (*testdb.DB, *servers.Postgres) {
+	t.Helper()
+
+	server := servers.NewPostgres(t.TempDir())
+	requireOK(t, server.Start(t.Context()))
+	t.Cleanup(func() { requireOK(t, server.Stop(context.Background())) })
+
+	db, err := sql.Open(engine.Driver, server.Addr())
+	requireOK(t, err)
+	t.Cleanup(func() { requireOK(t, db.Close()) })
+
+	private := &testdb.DB{DB: db, Engine: engine, DSN: server.Addr(), Schema: "public"}
+	private.Exec(t, "ALTER SYSTEM SET autovacuum = off")
+	private.Exec(t, "SELECT pg_reload_conf()")
+	private.EffectsTable(t)
+
+	return private, server
+}
+
+var logged = regexp.MustCompile(`(?m)LOG:  (?:statement|execute [^:]*): (.*)$`)
+
+// loggingPostgres is a private server that logs statements. sent returns those since the last time.
+func loggingPostgres(t *testing.T, engine testdb.Engine) (db *testdb.DB, sent func() []string) {
+	t.Helper()
+
+	db, server := privatePostgres(t, engine)
+	db.Exec(t, "ALTER DATABASE postgres SET log_statement = 'all'") // for connections from here on
+	db.SetMaxIdleConns(0)
+	db.SetMaxIdleConns(2)
+
+	read := 0
+
+	return db, func() (queries []string) {
+		log, err := os.ReadFile(server.LogFile())
+		requireOK(t, err)
+
+		for _, match := range logged.FindAllSubmatch(log[read:], -1) {
+			queries = append(queries, string(match[1]))
+		}
+
+		read = len(log)
+
+		return queries
+	}
+}
+
+// costly leaves out what SQLite reads within the process.
+func costly(db *testdb.DB, queries []string) []string {
+	return slices.DeleteFunc(queries, func(query string) bool {
+		return db.Engine.Dialect == inbox.SQLite && (strings.HasPrefix(query, "PRAGMA") || strings.HasPrefix(query, "SELECT"))
+	})
+}
