@@ -9,41 +9,32 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watermill-inbox/inbox"
 	"github.com/watermill-inbox/inbox/tests/servers"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
-// privatePostgres is a server without other traffic, with the effects table.
-func privatePostgres(t *testing.T, engine testdb.Engine) (*testdb.DB, *servers.Postgres) {
+var logged = regexp.MustCompile(`(?m)LOG:  (?:statement|execute [^:]*): (.*)$`)
+
+// loggingPostgres is a server without other traffic, with the effects table, that logs statements. sent returns those
+// since the last time.
+func loggingPostgres(t *testing.T, engine testdb.Engine) (db *testdb.DB, sent func() []string) {
 	t.Helper()
 
 	server := servers.NewPostgres(t.TempDir())
 	requireOK(t, server.Start(t.Context()))
 	t.Cleanup(func() { requireOK(t, server.Stop(context.Background())) })
 
-	db, err := sql.Open(engine.Driver, server.Addr())
+	pool, err := sql.Open(engine.Driver, server.Addr())
 	requireOK(t, err)
-	t.Cleanup(func() { requireOK(t, db.Close()) })
+	t.Cleanup(func() { requireOK(t, pool.Close()) })
 
-	private := &testdb.DB{DB: db, Engine: engine, DSN: server.Addr(), Schema: "public"}
-	private.Exec(t, "ALTER SYSTEM SET autovacuum = off")
-	private.Exec(t, "SELECT pg_reload_conf()")
-	private.EffectsTable(t)
-
-	return private, server
-}
-
-var logged = regexp.MustCompile(`(?m)LOG:  (?:statement|execute [^:]*): (.*)$`)
-
-// loggingPostgres is a private server that logs statements. sent returns those since the last time.
-func loggingPostgres(t *testing.T, engine testdb.Engine) (db *testdb.DB, sent func() []string) {
-	t.Helper()
-
-	db, server := privatePostgres(t, engine)
+	db = &testdb.DB{DB: pool, Engine: engine, DSN: server.Addr(), Schema: "public"}
+	db.Exec(t, "ALTER SYSTEM SET autovacuum = off")
+	db.Exec(t, "SELECT pg_reload_conf()")
 	db.Exec(t, "ALTER DATABASE postgres SET log_statement = 'all'") // for connections from here on
 	db.SetMaxIdleConns(0)
 	db.SetMaxIdleConns(2)
+	db.EffectsTable(t)
 
 	read := 0
 
@@ -61,9 +52,9 @@ func loggingPostgres(t *testing.T, engine testdb.Engine) (db *testdb.DB, sent fu
 	}
 }
 
-// costly leaves out what SQLite reads within the process.
-func costly(db *testdb.DB, queries []string) []string {
+// withoutReads leaves out what SQLite reads within the process.
+func withoutReads(queries []string) []string {
 	return slices.DeleteFunc(queries, func(query string) bool {
-		return db.Engine.Dialect == inbox.SQLite && (strings.HasPrefix(query, "PRAGMA") || strings.HasPrefix(query, "SELECT"))
+		return strings.HasPrefix(query, "PRAGMA") || strings.HasPrefix(query, "SELECT")
 	})
 }

@@ -37,9 +37,9 @@ func TestFaultsWhileAnEventIsDelivered(t *testing.T) {
 	t.Parallel()
 
 	every := map[testdb.Engine]int{testdb.PQ: 1, testdb.PGX: 1, testdb.SQLite: 1}
-	some := map[testdb.Engine]int{testdb.PQ: 6, testdb.PGX: 12, testdb.SQLite: 12}
+	some := map[testdb.Engine]int{testdb.PQ: 10, testdb.PGX: 20, testdb.SQLite: 20}
 	scenarios := []scenario{
-		{name: "redelivered_to_the_same_process", pairs: map[testdb.Engine]int{testdb.PQ: 1, testdb.PGX: 8, testdb.SQLite: 8}},
+		{name: "redelivered_to_the_same_process", pairs: map[testdb.Engine]int{testdb.PQ: 1, testdb.PGX: 12, testdb.SQLite: 12}},
 		{name: "redelivered_after_a_restart", restart: true, pairs: some},
 		{name: "on_warm_connections", warm: true, pairs: some},
 		{name: "without_prepared_statements", unprepared: true, pairs: some},
