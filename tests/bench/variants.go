@@ -77,7 +77,8 @@ func newVariants(ctx context.Context, db *sql.DB) ([]variant, error) {
 	return []variant{
 		{"floor", inTx(db, charge)},
 		{"+ statement", inTx(db, func(ctx context.Context, tx *sql.Tx, id string) error {
-			if _, err := tx.StmtContext(ctx, empty).ExecContext(ctx, id); err != nil {
+			_, err := tx.StmtContext(ctx, empty).ExecContext(ctx, id) //nolint:sqlclosecheck // closed with the transaction
+			if err != nil {
 				return err
 			}
 

@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ func TestTableNames(t *testing.T) {
 
 				requireErrorNames(t, err, "WithTable")
 
-				if isPlain := !strings.ContainsAny(name, "\"\\\x00\n\xff"); isPlain && len(name) < 200 {
+				if isPlain := strconv.Quote(name) == `"`+name+`"`; isPlain && len(name) < 200 {
 					requireErrorNames(t, err, name)
 				}
 

@@ -25,6 +25,7 @@ func NewKafka(dir string) *Kafka {
 // Addr returns host:port.
 func (k *Kafka) Addr() string { return k.hostPort() }
 
+// Start starts the server and returns once it answers, see [Server].
 func (k *Kafka) Start(ctx context.Context) error { return k.start(ctx, k.launch) }
 
 func (k *Kafka) launch(ctx context.Context) error {

@@ -18,6 +18,7 @@ func NewNATS(dir string) *NATS {
 // Addr returns a URL.
 func (n *NATS) Addr() string { return "nats://" + n.hostPort() }
 
+// Start starts the server and returns once it answers, see [Server].
 func (n *NATS) Start(ctx context.Context) error { return n.start(ctx, n.launch) }
 
 func (n *NATS) launch(ctx context.Context) error {

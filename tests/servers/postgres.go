@@ -31,6 +31,7 @@ func (p *Postgres) Addr() string {
 	return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", p.hostPort())
 }
 
+// Start starts the server and returns once it answers, see [Server].
 func (p *Postgres) Start(ctx context.Context) error { return p.start(ctx, p.launch) }
 
 func (p *Postgres) launch(ctx context.Context) error {

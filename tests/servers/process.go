@@ -119,9 +119,9 @@ func (p *process) awaitReady(ctx context.Context) error {
 		select {
 		case <-ticker.C:
 		case <-p.exited:
-			return fmt.Errorf("%s exited before it was ready: %v", filepath.Base(p.path), p.err)
+			return fmt.Errorf("%s exited before it was ready: %w", filepath.Base(p.path), p.err)
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready (%v): %w", filepath.Base(p.path), err, ctx.Err())
+			return fmt.Errorf("%s is not ready (%w): %w", filepath.Base(p.path), err, ctx.Err())
 		}
 	}
 }

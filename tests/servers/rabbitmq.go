@@ -35,6 +35,7 @@ func NewRabbitMQ(dir string) *RabbitMQ {
 // Addr returns a URL.
 func (r *RabbitMQ) Addr() string { return fmt.Sprintf("amqp://guest:guest@%s/", r.hostPort()) }
 
+// Start starts the server and returns once it answers, see [Server].
 func (r *RabbitMQ) Start(ctx context.Context) error { return r.start(ctx, r.launch) }
 
 func (r *RabbitMQ) launch(ctx context.Context) error {

@@ -138,7 +138,9 @@ func (s *instance) start(ctx context.Context, launch func(context.Context) error
 	if n := len(s.processes); n > 0 && s.processes[n-1].alive() {
 		return fmt.Errorf("starting %s: it is already running", s.name)
 	}
-	s.killAll()
+	if err := s.killAll(); err != nil {
+		return fmt.Errorf("starting %s: what is left of it: %w", s.name, err)
+	}
 
 	ctx, cancel := withDefaultTimeout(ctx, startTimeout)
 	defer cancel()
@@ -148,8 +150,7 @@ func (s *instance) start(ctx context.Context, launch func(context.Context) error
 		err = launch(ctx)
 	}
 	if err != nil {
-		s.killAll()
-		return fmt.Errorf("starting %s: %w%s", s.name, err, logTail(s.LogFile()))
+		return fmt.Errorf("starting %s: %w%s", s.name, errors.Join(err, s.killAll()), logTail(s.LogFile()))
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func OpenOn(t testing.TB, e Engine, dsn string) *DB {
 	db := open(t, e, dsn, schema)
 	db.Exec(t, "CREATE SCHEMA "+schema)
 	t.Cleanup(func() {
-		if _, err := db.DB.ExecContext(context.Background(), "DROP SCHEMA "+schema+" CASCADE"); err != nil {
+		if _, err := db.ExecContext(context.Background(), "DROP SCHEMA "+schema+" CASCADE"); err != nil {
 			t.Errorf("dropping schema: %v", err)
 		}
 	})
