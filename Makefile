@@ -7,7 +7,7 @@ GOVULNCHECK_VERSION   = v1.9.0
 LINT    = bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 SERVERS = bin/servers
 # Every module of the repository, by folder.
-MODULES = $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod'))
+MODULES = $(patsubst %/,%,$(dir $(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod')))
 # How often `make test` runs each test, and which.
 COUNT ?= 1
 RUN   ?= .
