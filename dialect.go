@@ -53,6 +53,8 @@ type engine interface {
 	bindDriver() string
 	// defaultSchema is where tables without a schema are.
 	defaultSchema() string
+	// supports reports whether the engine's drivers accept an isolation level.
+	supports(level sql.IsolationLevel) bool
 	// queries returns the statements. lockWait, when positive, bounds how long a claim waits for a lock.
 	queries(t tables, lockWait time.Duration) queries
 	// keyArg returns a key as a statement's argument.

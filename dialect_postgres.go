@@ -15,6 +15,15 @@ func (postgres) bindDriver() string    { return "postgres" }
 func (postgres) defaultSchema() string { return "public" }
 func (postgres) keyArg(k Key) any      { return k.String() }
 
+func (postgres) supports(level sql.IsolationLevel) bool {
+	switch level {
+	case sql.LevelDefault, sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable:
+		return true
+	default:
+		return false
+	}
+}
+
 func (postgres) queries(t tables, lockWait time.Duration) queries {
 	return queries{
 		claim: postgresClaim(t.ledger, lockWait),

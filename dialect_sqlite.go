@@ -15,6 +15,9 @@ func (sqlite) bindDriver() string    { return "sqlite3" }
 func (sqlite) defaultSchema() string { return "main" }
 func (sqlite) keyArg(k Key) any      { return k[:] }
 
+// supports every level, since all transactions of SQLite's are serializable.
+func (sqlite) supports(sql.IsolationLevel) bool { return true }
+
 func (sqlite) queries(t tables, _ time.Duration) queries {
 	return queries{
 		claim: fmt.Sprintf(`INSERT INTO %s (key, consumer, source, event_id, event_type, processed_at)

@@ -69,6 +69,10 @@ func newConfig(d Dialect, opts []Option) (*config, error) {
 		return nil, fmt.Errorf("WithLockTimeout(%s) must be shorter than WithTxTimeout(%s)", c.lockWait, c.txTimeout)
 	}
 
+	if c.txOptions != nil && !engine.supports(c.txOptions.Isolation) {
+		return nil, fmt.Errorf("WithTxOptions: %s has no isolation level %q", d, c.txOptions.Isolation)
+	}
+
 	c.tables = c.tables.in(engine)
 
 	return c, nil
@@ -175,7 +179,8 @@ func WithEventTime(fn func(*message.Message) (time.Time, bool)) Option {
 
 // WithTxOptions sets the isolation level of the transactions. Default: the database's own (READ COMMITTED on
 // PostgreSQL). At REPEATABLE READ and above PostgreSQL raises a serialization failure where it otherwise waits for a
-// concurrent duplicate; the inbox then runs the attempt again. ReadOnly is refused, since the inbox writes.
+// concurrent duplicate; the inbox then runs the attempt again. ReadOnly is refused, since the inbox writes, and so is a
+// level that the database does not have. On SQLite every transaction is serializable.
 func WithTxOptions(o *sql.TxOptions) Option {
 	return optionFunc(func(c *config) error {
 		if o == nil {

@@ -31,6 +31,7 @@ func TestNew_refuses_bad_options_and_names_them(t *testing.T) {
 		{"WithEventTime", []inbox.Option{inbox.WithEventTime(nil)}},
 		{"WithTxOptions", []inbox.Option{inbox.WithTxOptions(nil)}},
 		{"WithTxOptions: ReadOnly", []inbox.Option{inbox.WithTxOptions(&sql.TxOptions{ReadOnly: true})}},
+		{`WithTxOptions: postgres has no isolation level "Snapshot"`, []inbox.Option{inbox.WithTxOptions(&sql.TxOptions{Isolation: sql.LevelSnapshot})}},
 		{"WithTxTimeout(0s)", []inbox.Option{inbox.WithTxTimeout(0)}},
 		{"WithTxTimeout(-1s)", []inbox.Option{inbox.WithTxTimeout(-time.Second)}},
 		{"WithLockTimeout(0s)", []inbox.Option{inbox.WithLockTimeout(0)}},
@@ -51,7 +52,7 @@ func TestNew_refuses_bad_options_and_names_them(t *testing.T) {
 				t.Errorf("New: got %v, want %q", err, test.want)
 			}
 
-			if _, err := inbox.Schema(inbox.SQLite, test.opts...); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := inbox.Schema(inbox.Postgres, test.opts...); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Schema: got %v, want %q", err, test.want)
 			}
 		})
