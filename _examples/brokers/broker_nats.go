@@ -13,9 +13,13 @@ import (
 // with the same ID gets the stream from its start, which is what an inbox is for.
 func openNATS(_ context.Context, addr, topic string, logger watermill.LoggerAdapter) (*broker, error) {
 	jetStream := watermillnats.JetStreamConfig{
-		AutoProvision:    true, // a stream with the name of the topic
-		DurablePrefix:    topic,
-		SubscribeOptions: []nats.SubOpt{nats.DeliverAll(), nats.AckExplicit()},
+		AutoProvision: true, // a stream with the name of the topic
+		DurablePrefix: topic,
+		SubscribeOptions: []nats.SubOpt{
+			nats.DeliverAll(),
+			nats.AckExplicit(),
+			nats.ManualAck(), // or the client acks what is in flight when the subscriber closes, and it is lost
+		},
 	}
 
 	publisher, err := watermillnats.NewPublisher(watermillnats.PublisherConfig{URL: addr, JetStream: jetStream}, logger)
