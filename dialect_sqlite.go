@@ -30,8 +30,8 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 		forgetOutput: fmt.Sprintf(`DELETE FROM %s WHERE key = ?1`, t.outputs),
 
 		createMigrations: fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (
-    version    INTEGER PRIMARY KEY,
-    applied_at TEXT    NOT NULL DEFAULT (strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now'))
+    version    INTEGER   PRIMARY KEY,
+    applied_at TIMESTAMP NOT NULL DEFAULT (strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now'))
 )`, t.migrations),
 		listMigrations:  fmt.Sprintf(`SELECT version FROM %s`, t.migrations),
 		recordMigration: fmt.Sprintf(`INSERT INTO %s (version) VALUES (%%d) ON CONFLICT (version) DO NOTHING`, t.migrations),

@@ -10,6 +10,7 @@ import (
 
 func openRabbitMQ(_ context.Context, addr, _ string, logger watermill.LoggerAdapter) (*broker, error) {
 	config := amqp.NewDurableQueueConfig(addr) // a queue with the name of the topic
+	config.Publish.ConfirmDelivery = true      // or a publish succeeds before the broker has the message
 
 	publisher, err := amqp.NewPublisher(config, logger)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -41,6 +42,17 @@ func TestClaim(t *testing.T) {
 		requireEqual(t, "matching rows", db.Int(t, "SELECT count(*) FROM "+db.Table("inbox")+` WHERE consumer = 'billing'
 			AND source = 'shop' AND event_id = 'e1' AND event_type = 'OrderPlaced'
 			AND received_at IS NOT NULL AND processed_at IS NOT NULL`), 1)
+
+		var received, processed time.Time
+
+		err = db.QueryRowContext(t.Context(), "SELECT received_at, processed_at FROM "+db.Table("inbox")).Scan(&received, &processed)
+		requireOK(t, err)
+
+		for _, at := range []time.Time{received, processed} {
+			if ago := time.Since(at); ago < -time.Minute || ago > time.Minute {
+				t.Errorf("time in the row is %s, which is %s ago", at, ago)
+			}
+		}
 	})
 
 	// NServiceBus.NHibernate 117, MassTransit 3543

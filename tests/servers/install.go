@@ -15,6 +15,7 @@ import (
 
 // debianPackages maps the servers that come from Debian to their package and
 // to a check whether it is there. Kafka is not in Debian; see kafka_install.go.
+// PgBouncer is no server of its own and so not among [Names].
 var debianPackages = map[string]struct {
 	pkg       string
 	duration  string
@@ -32,6 +33,10 @@ var debianPackages = map[string]struct {
 		_, err := exec.LookPath("nats-server")
 		return err
 	}},
+	"pgbouncer": {"pgbouncer", "a few seconds", func() error {
+		_, err := exec.LookPath("pgbouncer")
+		return err
+	}},
 }
 
 // Ensure installs whatever the named servers need and the machine lacks:
@@ -43,10 +48,10 @@ var debianPackages = map[string]struct {
 func Ensure(ctx context.Context, out io.Writer, names ...string) error {
 	var packages []string
 	for _, name := range names {
-		if !slices.Contains(Names(), name) {
+		d, ok := debianPackages[name]
+		if !ok && !slices.Contains(Names(), name) {
 			return fmt.Errorf("unknown server %q, known are: %s", name, strings.Join(Names(), ", "))
 		}
-		d, ok := debianPackages[name]
 		if !ok || d.installed() == nil || slices.Contains(packages, d.pkg) {
 			continue
 		}

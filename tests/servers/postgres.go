@@ -95,7 +95,7 @@ func (p *Postgres) settings() []string {
 
 // giveToPostgresUser lets the system user postgres use the directory of the
 // server if this process runs as root.
-func (p *Postgres) giveToPostgresUser() (*syscall.Credential, error) {
+func (s *instance) giveToPostgresUser() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
 	}
@@ -111,10 +111,10 @@ func (p *Postgres) giveToPostgresUser() (*syscall.Credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chown(p.dir, int(uid), int(gid)); err != nil {
+	if err := os.Chown(s.dir, int(uid), int(gid)); err != nil {
 		return nil, err
 	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, openPath(p.dir)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, openPath(s.dir)
 }
 
 // openPath lets every user pass through the directories between the system's
