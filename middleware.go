@@ -8,8 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Middleware runs a handler at most once for each event: it claims the event's id, runs the handler and commits, all in
-// one transaction, before the router acks. An event that was handled before is acked without running the handler; the
+// Middleware makes the effects of a handler happen once for each event: it claims the event's id, runs the handler and
+// commits, all in one transaction, before the router acks. An event that was handled before is acked without running the handler; the
 // messages that the handler returned then are returned again, with the same UUIDs, because the router may have
 // failed to publish them. The handler finds the transaction with [TxFromContext].
 //

@@ -141,11 +141,15 @@ func (r *repository) loadOutputs(ctx context.Context, tx *sql.Tx, key Key) (enco
 		return nil, nil
 	}
 
-	if err != nil {
-		return nil, r.explain(ctx, r.db, err)
+	if err == nil {
+		return encoded, nil
 	}
 
-	return encoded, nil
+	if tx != nil {
+		return nil, r.explain(ctx, tx, err) // on the connection at hand: there may be no other
+	}
+
+	return nil, r.explain(ctx, r.db, err)
 }
 
 // forget removes every trace of an event.

@@ -105,4 +105,3 @@ func addProperties(metadata message.Metadata, delivery amqp.Delivery) {
 // The inbox takes that one by default as well, but after "event_id" and the CloudEvents id: use MessageID alone where
 // producers send headers of those names that are not what they seem.
 func MessageID(msg *message.Message) string { return msg.UUID }
-

@@ -31,18 +31,15 @@ func EventID(msg *message.Message) string {
 // It is empty for a message of Watermill's publisher outside a router, and for any message that was not read by
 // Watermill's Kafka subscriber through [Unmarshaler].
 func Coordinates(msg *message.Message) string {
-	if id := msg.Metadata[MetadataCoordinates]; id != "" {
-		return id
-	}
-
 	ctx := msg.Context()
 	topic := message.SubscribeTopicFromCtx(ctx)
 	partition, hasPartition := wkafka.MessagePartitionFromCtx(ctx)
 	offset, hasOffset := wkafka.MessagePartitionOffsetFromCtx(ctx)
 
-	if topic == "" || !hasPartition || !hasOffset {
-		return ""
+	// A producer cannot write to the context.
+	if topic != "" && hasPartition && hasOffset {
+		return coordinates(topic, partition, offset)
 	}
 
-	return coordinates(topic, partition, offset)
+	return msg.Metadata[MetadataCoordinates]
 }

@@ -14,8 +14,9 @@ const PgBouncerPoolSize = 4
 
 // PgBouncer is a PgBouncer in transaction mode before a PostgreSQL server: its
 // clients share [PgBouncerPoolSize] connections, and each transaction may run
-// on another one. It has no data, and nothing is shared by means of it, so
-// every test that needs one starts it for itself.
+// on another one. Their search_path has nothing but pg_catalog.
+// PgBouncer has no data and costs little to start, so every test that needs
+// one starts it for itself.
 //
 // It refuses to run as root; for root it runs as the system user postgres.
 type PgBouncer struct {
@@ -81,7 +82,7 @@ func (p *PgBouncer) database() (string, error) {
 func (p *PgBouncer) settings(database string) string {
 	return strings.Join([]string{
 		"[databases]",
-		"postgres = " + database,
+		"postgres = " + database + " connect_query='SET search_path TO pg_catalog'",
 		"[pgbouncer]",
 		"listen_addr = 127.0.0.1",
 		fmt.Sprintf("listen_port = %d", p.port),
