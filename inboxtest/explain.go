@@ -65,6 +65,8 @@ func (r *requirement) checkReachable(d delivery) {
 		r.t.Fatalf("inboxtest: the message did not get to the handler: %v", d.err)
 	case r.err == nil || errors.Is(r.err, errInjected) || r.env.faults.latest().failed != "":
 		return
+	case errors.Is(r.err, errPanicked):
+		r.t.Fatalf("inboxtest: the handler panicked in run %d, and nothing was made to fail in it: %v", r.runs, d.err)
 	case errors.Is(r.err, inbox.ErrSkip):
 		r.t.Fatalf("inboxtest: the handler skipped the message (%v): nothing is recorded then. Use one that it handles.", r.err)
 	case errors.As(r.err, &database) && slices.Contains([]int{5, 6}, database.Code()&0xff): // SQLITE_BUSY, SQLITE_LOCKED

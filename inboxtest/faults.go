@@ -5,7 +5,10 @@ import (
 	"sync"
 )
 
-var errInjected = errors.New("inboxtest: injected failure")
+var (
+	errInjected = errors.New("inboxtest: injected failure")
+	errPanicked = errors.New("the handler panicked")
+)
 
 // conflict looks like a serialization failure to PostgreSQL's dialect and like a busy database to SQLite's.
 type conflict struct{}

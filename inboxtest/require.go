@@ -55,7 +55,6 @@ type requirement struct {
 
 	afterWork func() error // what goes wrong when the handler has returned without an error
 
-	mu        sync.Mutex
 	runs      int
 	err       error              // of the handler's latest run
 	outputs   []*message.Message // of the handler's latest run
@@ -69,22 +68,19 @@ func (r *requirement) run(msg *message.Message) ([]*message.Message, error) {
 	r.env.faults.enter()
 	defer r.env.faults.leave()
 
-	outputs, err := r.handler(msg)
+	r.runs++
+	r.err = errPanicked
+	r.outputs, r.err = r.handler(msg)
 
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	if r.runs++; r.runs == 1 {
+	if r.runs == 1 {
 		r.first = r.env.faults.latest()
 	}
 
-	r.outputs, r.err = outputs, err
-
-	if err == nil && r.afterWork != nil {
+	if r.err == nil && r.afterWork != nil {
 		return nil, r.afterWork()
 	}
 
-	return outputs, err
+	return r.outputs, r.err
 }
 
 func (r *requirement) failAfterWork() {
@@ -165,8 +161,13 @@ func (r *requirement) deliverAtOnce() {
 		}
 	}
 
-	r.check(fmt.Sprintf("%d copies of the message were delivered at the same time and the answer of a commit was lost",
-		atTheSameTime), outcome)
+	when := fmt.Sprintf("%d copies of the message were delivered at the same time and the answer of a commit was lost",
+		atTheSameTime)
+	r.check(when, outcome)
+
+	if !r.committed {
+		r.t.Fatalf("inboxtest: %s. None of them could be handled: %v", when, outcome.err)
+	}
 
 	for _, d := range deliveries {
 		if d.err == nil {

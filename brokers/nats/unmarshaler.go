@@ -97,7 +97,12 @@ func unmarshal(header nats.Header, data []byte, place func() string) *message.Me
 	return msg
 }
 
-// coordinates are unambiguous, since NATS allows no slash in a stream's name.
+// coordinates are unambiguous: the sequence is what follows the last slash. Streams count from 1; 0 is what the client
+// makes of a number that it cannot read.
 func coordinates(stream string, sequence uint64) string {
+	if stream == "" || sequence == 0 {
+		return ""
+	}
+
 	return stream + "/" + strconv.FormatUint(sequence, 10)
 }

@@ -92,12 +92,14 @@ func TestMigrate(t *testing.T) {
 			db.Exec(t, "DELETE FROM "+db.Table("inbox_migrations")+" WHERE version > 1")
 
 			outdated := newBare(t, db, opts...)
+			db.SetMaxOpenConns(1) // what went wrong must be found out on the connection at hand
 
 			for _, id := range []string{"e0", "e1"} { // a duplicate, and a fresh event with outputs
 				_, err := deliver(outdated, returning(db, delivery("o1")).handle, delivery(id))
 				requireErrorIs(t, err, inbox.ErrNotMigrated)
 			}
 
+			db.SetMaxOpenConns(0)
 			requireOK(t, outdated.Migrate(t.Context()))
 			requireWorks(t, db, outdated, "e1")
 			requireRecorded(t, db, 2) // what was recorded before is kept

@@ -26,7 +26,7 @@ func deliver(ib *inbox.Inbox, h message.HandlerFunc, id string) ([]*message.Mess
 	return ib.Middleware(h)(message.NewMessage(id, nil))
 }
 
-// charge is a handler that writes its effect and returns one output.
+// charge is a handler that writes its effect and returns one output where it has somewhere to publish it.
 func charge(db *testdb.DB, runs *atomic.Int32) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		runs.Add(1)

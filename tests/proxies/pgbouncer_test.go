@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -119,80 +118,6 @@ func TestPgBouncer(t *testing.T) {
 		requireEqual(t, "runs", runs.Load(), 1)
 		requireAllOnce(t, db, "e1")
 	})
-}
-
-// A client that sends a statement in two round trips outside of a transaction may have it answered by a connection on
-// which another client left a statement of its own. Nothing that the inbox decides by may be sent like that.
-func TestPgBouncerWithClientsThatLeaveStatementsBehind(t *testing.T) {
-	t.Parallel()
-
-	for _, way := range unprepared {
-		t.Run(way.name, func(t *testing.T) {
-			t.Parallel()
-
-			proxy := startProxy(t)
-			db := openThrough(t, proxy, way.engine, way.settings)
-
-			var (
-				runs atomic.Int32
-				ib   = newInbox(t, db, inbox.WithoutPreparedStatements())
-				h    = charge(db, &runs)
-				stop = leaveStatementsBehind(t, proxy)
-				ids  = eventIDs("event", 300)
-			)
-
-			defer stop()
-
-			for _, id := range ids {
-				for range 2 { // the second has the inbox expect another duplicate
-					_, err := deliver(ib, h, id)
-					requireOK(t, err)
-				}
-			}
-
-			requireAllOnce(t, db, ids...)
-		})
-	}
-}
-
-// leaveStatementsBehind has other clients run a correct program of their own through the proxy: a query in a transaction.
-func leaveStatementsBehind(t *testing.T, proxy string) (stop func()) {
-	t.Helper()
-
-	other, err := sql.Open("postgres", proxy)
-	requireOK(t, err)
-
-	ctx, cancel := context.WithCancel(t.Context())
-
-	var clients sync.WaitGroup
-
-	for range servers.PgBouncerPoolSize {
-		clients.Go(func() {
-			for ctx.Err() == nil {
-				tx, err := other.BeginTx(context.WithoutCancel(ctx), nil)
-				if err != nil {
-					t.Error(err)
-
-					return
-				}
-
-				var is bool
-				if err := tx.QueryRow(`SELECT $1::text <> ''`, "a").Scan(&is); err != nil || !is {
-					t.Errorf("%t, %v", is, err)
-				}
-
-				if err := tx.Commit(); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-
-	return func() {
-		cancel()
-		clients.Wait()
-		requireOK(t, other.Close())
-	}
 }
 
 // What the option is for. PgBouncer before 1.21 does not know of prepared statements: a connection gets the name of a
