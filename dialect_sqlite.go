@@ -15,8 +15,10 @@ func (sqlite) bindDriver() string    { return "sqlite3" }
 func (sqlite) defaultSchema() string { return "main" }
 func (sqlite) keyArg(k Key) any      { return k[:] }
 
-// supports every level, since all transactions of SQLite's are serializable.
-func (sqlite) supports(sql.IsolationLevel) bool { return true }
+// supports every level that there is, since all transactions of SQLite's are serializable.
+func (sqlite) supports(level sql.IsolationLevel) bool {
+	return level >= sql.LevelDefault && level <= sql.LevelLinearizable
+}
 
 func (sqlite) queries(t tables, _ time.Duration) queries {
 	return queries{

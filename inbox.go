@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -17,6 +18,7 @@ type Inbox struct {
 
 	repo      *repository
 	repeating atomic.Bool // the last event looked at had been handled before
+	sharedIDs sync.Once   // warned of outputs with one event id
 }
 
 // New returns an inbox on a database. It does not connect: missing tables show at the first message as

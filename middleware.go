@@ -61,7 +61,7 @@ func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		returned = true
 
 		if err != nil {
-			ib.callErrorHook(msg.Context(), ib.hooks.Failed, ev, err)
+			ib.failed(msg, ev, err)
 
 			return nil, err
 		}
@@ -131,38 +131,25 @@ func (ib *Inbox) attempt(msg *message.Message, ev Event, key Key, h message.Hand
 	return outputs, nil
 }
 
-// handle runs the handler with the transaction in the message's context.
+// handle lends the message to the handler, with the transaction in its context.
 func (ib *Inbox) handle(ctx context.Context, s *scope, h message.HandlerFunc) ([]*message.Message, error) {
-	original := s.msg.Context()
+	takeBack := s.lend(ctx)
+	defer takeBack()
 
-	defer func() {
-		s.end()
-		s.msg.SetContext(original)
-	}()
-
-	handlerCtx := context.WithValue(original, scopeKey{}, s)
-
-	deadline, bounded := ctx.Deadline()
-	if !bounded {
-		s.msg.SetContext(handlerCtx)
-
-		return h(s.msg)
-	}
-
-	// A driver ends a running statement by the context of the statement, not by that of the transaction.
-	handlerCtx, cancel := context.WithDeadline(handlerCtx, deadline)
-	defer cancel()
-
-	s.msg.SetContext(handlerCtx)
 	outputs, err := h(s.msg)
 
-	for _, output := range outputs {
-		if output != nil && scopeFrom(output.Context()) == s {
-			output.SetContext(context.WithoutCancel(output.Context())) // it is published after the deadline was lifted
-		}
-	}
+	return s.detachAll(outputs), err
+}
 
-	return outputs, err
+// failed reports that the message is given back to the broker, if the broker will still have it.
+func (ib *Inbox) failed(msg *message.Message, ev Event, err error) {
+	ib.callErrorHook(msg.Context(), ib.hooks.Failed, ev, err)
+
+	select {
+	case <-msg.Acked():
+		ib.logger.Error("Inbox sees an event lost: its handler acked the message and then failed", err, fieldsOf(ev))
+	default:
+	}
 }
 
 // committed runs what waited for the commit.

@@ -23,6 +23,8 @@ func (ib *Inbox) keepOutputs(ctx context.Context, s *scope, outputs []*message.M
 		return nil, fmt.Errorf("handler returned %d messages, of which number %d is nil", len(outputs), i+1)
 	}
 
+	ib.warnOfSharedIDs(s, outputs)
+
 	if ib.outbox != nil {
 		return nil, ib.publishInTx(ctx, s, outputs)
 	}
@@ -32,6 +34,26 @@ func (ib *Inbox) keepOutputs(ctx context.Context, s *scope, outputs []*message.M
 	}
 
 	return outputs, nil
+}
+
+// warnOfSharedIDs says, once, that a handler returns several messages with one event id, as copies of the incoming message
+// have it: the next inbox takes them for one event and handles only the first.
+func (ib *Inbox) warnOfSharedIDs(s *scope, outputs []*message.Message) {
+	ids := make(map[string]bool, len(outputs))
+
+	for _, output := range outputs {
+		id := defaultEventID(output)
+		if id != "" && ids[id] {
+			ib.sharedIDs.Do(func() {
+				ib.logger.Error("Inbox saw a handler return several messages with one event id, of which the next inbox handles one",
+					fmt.Errorf("event id %q: remove its metadata from copies of the incoming message", printable(id)), fieldsOf(s.event))
+			})
+
+			return
+		}
+
+		ids[id] = true
+	}
 }
 
 func (ib *Inbox) publishInTx(ctx context.Context, s *scope, outputs []*message.Message) error {

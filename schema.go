@@ -118,11 +118,12 @@ func (r *repository) migrate(ctx context.Context, migrations []migration) error 
 	})
 }
 
-// appliedMigrations returns nil when nothing was ever applied.
+// appliedMigrations returns nil when nothing was ever applied, or a table was dropped since. All can be applied again.
 func (r *repository) appliedMigrations(ctx context.Context, tx *sql.Tx) (map[int]bool, error) {
-	exists, err := r.engine.exists(ctx, tx, r.tables.migrations)
-	if err != nil || !exists {
-		return nil, err
+	for _, t := range []table{r.tables.migrations, r.tables.ledger, r.tables.outputs} {
+		if exists, err := r.engine.exists(ctx, tx, t); err != nil || !exists {
+			return nil, err
+		}
 	}
 
 	rows, err := tx.QueryContext(ctx, r.queries.listMigrations)

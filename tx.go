@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -24,7 +26,7 @@ type scope struct {
 	mu          sync.Mutex
 	ended       bool
 	afterCommit []func(context.Context)
-	savepoints  int
+	savepoints  int   // open ones
 	broken      error // why the transaction must not be committed
 }
 
@@ -60,19 +62,58 @@ func (s *scope) open() bool {
 	return !s.ended
 }
 
-// end takes the transaction away from the handler's context.
-func (s *scope) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// lend puts the scope into the message's context for the time of a handler. A handler may change the message, too, which
+// must not change the event for the next attempt, for the middlewares outside, or for a broker that delivers this very
+// message again (watermill-kafka and watermill-sql do).
+func (s *scope) lend(ctx context.Context) (takeBack func()) {
+	msg := s.msg
+	original, uuid, metadata, payload := msg.Context(), msg.UUID, msg.Metadata, msg.Payload
 
-	s.ended = true
+	handlerCtx, cancel := context.WithValue(original, scopeKey{}, s), context.CancelFunc(func() {})
+	if deadline, ok := ctx.Deadline(); ok {
+		// A driver ends a running statement by the context of the statement, not by that of the transaction.
+		handlerCtx, cancel = context.WithDeadline(handlerCtx, deadline)
+	}
+
+	msg.SetContext(handlerCtx)
+	msg.Metadata = maps.Clone(metadata)
+
+	return func() {
+		cancel()
+
+		s.mu.Lock()
+		s.ended = true
+		s.mu.Unlock()
+
+		msg.SetContext(original)
+		msg.UUID, msg.Metadata, msg.Payload = uuid, metadata, payload
+	}
+}
+
+// detachAll makes outputs that stay as they are when the message is taken back: they are published after the commit, when
+// the handler's context has ended and the message has its own contents again.
+func (s *scope) detachAll(outputs []*message.Message) []*message.Message {
+	for i, output := range outputs {
+		if output == nil || scopeFrom(output.Context()) != s {
+			continue
+		}
+
+		if output == s.msg {
+			outputs = slices.Clone(outputs)
+			outputs[i] = output.CopyWithContext()
+		}
+
+		outputs[i].SetContext(context.WithoutCancel(output.Context()))
+	}
+
+	return outputs
 }
 
 // TxFromContext returns the transaction in which the event of this message context is being handled. Whatever is
 // written through it is committed together with the record of the event, or not at all. It is for the handler to use and
 // for the inbox to end: a Commit or Rollback of the handler's own makes the middleware return an error, and a transaction
-// that the handler begins in its place, with BEGIN as a plain statement, is outside of every guarantee. It reports false
-// outside of a handler, and after the handler returned.
+// that the handler puts in its place by plain statements (ROLLBACK and BEGIN, COMMIT AND CHAIN) is outside of every
+// guarantee on PostgreSQL. It reports false outside of a handler, and after the handler returned.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	tx, ok := SqlxTxFromContext(ctx)
 	if !ok {
@@ -146,30 +187,41 @@ func InTx(ctx context.Context, fn func(tx *sql.Tx) error) error {
 }
 
 func (s *scope) inSavepoint(ctx context.Context, fn func(tx *sql.Tx) error) (err error) {
+	s.mu.Lock()
 	s.savepoints++
 	name := fmt.Sprintf("inbox_%d", s.savepoints)
 	registered := len(s.afterCommit)
+	s.mu.Unlock()
+
+	finished := false // a panic of fn's leaves it so
+
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+
+		s.savepoints--
+
+		if !finished || err != nil {
+			s.afterCommit = s.afterCommit[:registered]
+		}
+	}()
 
 	if _, err := s.tx.ExecContext(ctx, "SAVEPOINT "+name); err != nil {
 		return fmt.Errorf("inbox: InTx: %w", err)
 	}
 
-	returned := false
-
 	defer func() {
-		s.savepoints--
-
-		if returned && err == nil {
+		if finished && err == nil {
 			return
 		}
 
-		s.mu.Lock()
-		s.afterCommit = s.afterCommit[:registered]
-		s.mu.Unlock()
-
 		if _, undoErr := s.tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+name); undoErr != nil {
-			s.broken = fmt.Errorf("undoing the savepoint of InTx: %w", undoErr)
-			err = errors.Join(err, s.broken)
+			undoErr = fmt.Errorf("undoing the savepoint of InTx: %w", undoErr)
+			err = errors.Join(err, undoErr)
+
+			s.mu.Lock()
+			s.broken = undoErr
+			s.mu.Unlock()
 		}
 	}()
 
@@ -177,15 +229,15 @@ func (s *scope) inSavepoint(ctx context.Context, fn func(tx *sql.Tx) error) (err
 		_, err = s.tx.ExecContext(ctx, "RELEASE SAVEPOINT "+name)
 	}
 
-	returned = true
+	finished = true
 
 	return err
 }
 
-// commit ends the transaction for good, unless it is not the one any more that began with the claim.
+// commit ends the transaction for good, unless it is half done or not the one any more that began with the claim.
 func (ib *Inbox) commit(ctx context.Context, s *scope) error {
-	if s.broken != nil {
-		return s.broken
+	if err := s.obstacle(); err != nil {
+		return err
 	}
 
 	err := ib.repo.checkClaim(ctx, s)
@@ -200,6 +252,17 @@ func (ib *Inbox) commit(ctx context.Context, s *scope) error {
 	return err
 }
 
+func (s *scope) obstacle() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.savepoints > 0 {
+		return errors.New("an InTx was still running when the handler returned")
+	}
+
+	return s.broken
+}
+
 // release rolls back, which does nothing after the commit, and gives the connection back to the pool.
 func (s *scope) release() {
 	_ = s.tx.Rollback() // an error leaves it to the server, which rolls back when the connection ends
@@ -208,7 +271,11 @@ func (s *scope) release() {
 
 // failed says what failed for which event, and why when a timeout of the inbox's was behind it.
 func (s *scope) failed(ctx context.Context, doing string, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+	case errors.Is(err, context.DeadlineExceeded):
+		err = cause // which says the same and more
+	default:
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
 

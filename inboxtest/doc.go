@@ -30,6 +30,7 @@
 // # What it does not find
 //
 // Calls to other services, mails and files: they are repeated with every run of the handler, which is why they belong
-// outside of it, or need the event's id as idempotency key. Statements that a handler writes from a goroutine
-// which it does not wait for.
+// outside of it, or need the event's id as idempotency key. Statements that a handler writes from a goroutine which
+// it does not wait for. And on PostgreSQL, a handler that waits for a row on one connection that it has locked on the
+// other waits for ever: the test's own timeout ends that.
 package inboxtest

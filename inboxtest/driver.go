@@ -62,7 +62,7 @@ func (c *conn) Prepare(query string) (driver.Stmt, error) {
 }
 
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	if err := c.faults.onStatement(query); err != nil {
+	if err := c.faults.onStatement(c, query); err != nil {
 		return nil, err
 	}
 
@@ -70,7 +70,13 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 }
 
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if err := c.faults.onStatement(query); err != nil {
+	if query == startOfHandler {
+		c.faults.enter(c)
+
+		return driver.RowsAffected(0), nil
+	}
+
+	if err := c.faults.onStatement(c, query); err != nil {
 		return nil, err
 	}
 
@@ -78,7 +84,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if err := c.faults.onStatement(query); err != nil {
+	if err := c.faults.onStatement(c, query); err != nil {
 		return nil, err
 	}
 
@@ -101,17 +107,17 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		return nil, err
 	}
 
-	return tx{inner, c.faults}, nil
+	return tx{inner, c}, nil
 }
 
 type tx struct {
-	inner  driver.Tx
-	faults *faults
+	inner driver.Tx
+	conn  *conn
 }
 
 // Commit rolls back where it is refused, as servers do.
 func (t tx) Commit() error {
-	switch err := t.faults.onEnd(true); {
+	switch err := t.conn.faults.onEnd(t.conn, true); {
 	case err == nil:
 		return t.inner.Commit()
 	case errors.Is(err, errAnswerLost):
@@ -122,7 +128,7 @@ func (t tx) Commit() error {
 }
 
 func (t tx) Rollback() error {
-	_ = t.faults.onEnd(false) // is told, and refuses nothing
+	_ = t.conn.faults.onEnd(t.conn, false) // is told, and refuses nothing
 
 	return t.inner.Rollback()
 }

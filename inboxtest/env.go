@@ -55,7 +55,7 @@ func open(t testing.TB, dsn string) *sql.DB {
 		t.Fatalf("inboxtest: opening a database: %v", err)
 	}
 
-	t.Cleanup(func() { db.Close() })
+	t.Cleanup(func() { _ = db.Close() })
 
 	return db
 }
@@ -69,7 +69,7 @@ func newEnv(t testing.TB, db, pool *sql.DB, dialect inbox.Dialect, opts []inbox.
 	failing := sql.OpenDB(connector{pool, env.faults})
 	failing.SetMaxIdleConns(-1) // connections go back to the pool that they come from
 
-	t.Cleanup(func() { failing.Close() })
+	t.Cleanup(func() { _ = failing.Close() })
 
 	var err error
 	if env.Inbox, err = inbox.New(failing, dialect, opts...); err != nil {

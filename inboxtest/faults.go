@@ -30,7 +30,7 @@ type plan struct {
 type faults struct {
 	mu      sync.Mutex
 	plan    plan
-	working bool // the handler is running
+	working *conn // of the transaction in which the handler is running, if it is
 	seen    sighting
 }
 
@@ -48,12 +48,14 @@ func (f *faults) arm(p plan) {
 	f.plan = p
 }
 
-// enter is called when the handler starts.
-func (f *faults) enter() {
+// startOfHandler is sent through a transaction to tell which connection it is on. It gets no further than that.
+const startOfHandler = "inboxtest: the handler starts"
+
+func (f *faults) enter(c *conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	f.working, f.seen = true, sighting{}
+	f.working, f.seen = c, sighting{}
 }
 
 // leave is called when the handler is done, with its work or for good.
@@ -61,7 +63,7 @@ func (f *faults) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	f.working = false
+	f.working = nil
 }
 
 func (f *faults) latest() sighting {
@@ -72,11 +74,11 @@ func (f *faults) latest() sighting {
 }
 
 // onStatement returns an error for a statement that must fail.
-func (f *faults) onStatement(query string) error {
+func (f *faults) onStatement(c *conn, query string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	if !f.working {
+	if f.working != c {
 		return nil
 	}
 
@@ -91,11 +93,11 @@ func (f *faults) onStatement(query string) error {
 }
 
 // onEnd is told of a commit or rollback, and returns what to do to a commit.
-func (f *faults) onEnd(commit bool) error {
+func (f *faults) onEnd(c *conn, commit bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	if f.working {
+	if f.working == c {
 		f.seen.ended = true
 
 		return nil

@@ -1,6 +1,7 @@
 package inboxtest
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-inbox/inbox"
 )
 
 // How often a message comes again.
@@ -60,15 +63,23 @@ type requirement struct {
 	outputs   []*message.Message // of the handler's latest run
 	first     sighting           // of the first run
 	committed bool
-	uuids     []string // of the outputs when they first were published
+	published []string // the UUIDs that a delivery published first
 }
 
 // run is the handler, with something going wrong after it.
 func (r *requirement) run(msg *message.Message) ([]*message.Message, error) {
-	r.env.faults.enter()
+	r.runs++
+
+	tx, ok := inbox.TxFromContext(msg.Context())
+	if !ok {
+		return nil, errors.New("inboxtest: the inbox gave no transaction")
+	}
+
+	if _, err := tx.ExecContext(context.Background(), startOfHandler); err != nil {
+		return nil, err
+	}
 	defer r.env.faults.leave()
 
-	r.runs++
 	r.err = errPanicked
 	r.outputs, r.err = r.handler(msg)
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -143,6 +143,39 @@ func TestGoodHandlersPass(t *testing.T) {
 	})
 }
 
+// TestRequireOnceRunsTheHandlerForEachFault counts the runs: two that fail after the work, one for each statement and one
+// that has no more of them, two whose commit fails, and the one that counts.
+func TestRequireOnceRunsTheHandlerForEachFault(t *testing.T) {
+	t.Parallel()
+
+	for statements := range 4 {
+		t.Run(fmt.Sprintf("%d statements besides the effect", statements), func(t *testing.T) {
+			t.Parallel()
+
+			var runs atomic.Int64
+
+			h := func(msg *message.Message) error {
+				runs.Add(1)
+
+				tx, _ := inbox.TxFromContext(msg.Context())
+				for range statements {
+					if _, err := tx.ExecContext(msg.Context(), `DELETE FROM charges WHERE order_id = 'nobody'`); err != nil {
+						return err
+					}
+				}
+
+				return charge(msg)
+			}
+
+			inboxtest.RequireOnce(t, newEnv(t), h, order("1"), inboxtest.Count(t, `SELECT count(*) FROM charges`))
+
+			if want := int64(7 + statements); runs.Load() != want {
+				t.Errorf("%d runs, want %d", runs.Load(), want)
+			}
+		})
+	}
+}
+
 type outbox struct{ tx *sql.Tx }
 
 func (o outbox) Publish(topic string, messages ...*message.Message) error {
@@ -166,7 +199,7 @@ func TestBadHandlersAreExplained(t *testing.T) {
 		handler func(env *inboxtest.Env) message.HandlerFunc
 		says    string
 	}{
-		"writes through the pool": {writesThroughPool, "database is locked, by the transaction that the inbox gave it"},
+		"writes through the pool":                       {writesThroughPool, "database is locked by the transaction that the inbox gave it"},
 		"writes through the pool and ignores the error": {ignoresPool, "nothing was sent through the transaction"},
 		"writes to a database of its own": {func(*inboxtest.Env) message.HandlerFunc {
 			return func(*message.Message) ([]*message.Message, error) { return nil, nil }
@@ -191,6 +224,8 @@ func TestBadHandlersAreExplained(t *testing.T) {
 
 			env := newEnv(t)
 			failure := failureOf(t, func(t testing.TB) {
+				t.Helper()
+
 				msg := order("1")
 				msg.Metadata.Set("event_id", watermill.NewUUID())
 				inboxtest.RequireOnce(t, env, c.handler(env), msg, inboxtest.Count(t, `SELECT count(*) FROM charges`))
@@ -200,120 +235,5 @@ func TestBadHandlersAreExplained(t *testing.T) {
 				t.Errorf("failure does not say %q, but: %s", c.says, failure)
 			}
 		})
-	}
-}
-
-func writesThroughPool(env *inboxtest.Env) message.HandlerFunc {
-	return func(msg *message.Message) ([]*message.Message, error) {
-		_, err := env.DB.ExecContext(msg.Context(), insertCharge, string(msg.Payload))
-
-		return nil, err
-	}
-}
-
-func ignoresPool(env *inboxtest.Env) message.HandlerFunc {
-	return func(msg *message.Message) ([]*message.Message, error) {
-		_, _ = env.DB.ExecContext(msg.Context(), insertCharge, string(msg.Payload))
-
-		return nil, nil
-	}
-}
-
-func remembers(*inboxtest.Env) message.HandlerFunc {
-	var done sync.Map
-
-	return func(msg *message.Message) ([]*message.Message, error) {
-		if _, known := done.LoadOrStore(msg.UUID, true); known {
-			return nil, nil
-		}
-
-		return nil, charge(msg)
-	}
-}
-
-func failsOnMemory(*inboxtest.Env) message.HandlerFunc {
-	var done sync.Map
-
-	return func(msg *message.Message) ([]*message.Message, error) {
-		if _, known := done.LoadOrStore(msg.UUID, true); known {
-			return nil, errors.New("charged already")
-		}
-
-		return nil, charge(msg)
-	}
-}
-
-func addsUp(*inboxtest.Env) message.HandlerFunc {
-	var pending int
-
-	return func(msg *message.Message) ([]*message.Message, error) {
-		pending++
-
-		for range pending {
-			if err := charge(msg); err != nil {
-				return nil, err
-			}
-		}
-
-		return nil, nil
-	}
-}
-
-func swallows(*inboxtest.Env) message.HandlerFunc {
-	return func(msg *message.Message) ([]*message.Message, error) {
-		_ = charge(msg)
-
-		return nil, nil
-	}
-}
-
-func endsWith(end func(*sql.Tx) error) func(*inboxtest.Env) message.HandlerFunc {
-	return func(*inboxtest.Env) message.HandlerFunc {
-		return func(msg *message.Message) ([]*message.Message, error) {
-			tx, _ := inbox.TxFromContext(msg.Context())
-
-			return nil, errors.Join(charge(msg), end(tx))
-		}
-	}
-}
-
-func always(do func() error) func(*inboxtest.Env) message.HandlerFunc {
-	return func(*inboxtest.Env) message.HandlerFunc {
-		return func(*message.Message) ([]*message.Message, error) { return nil, do() }
-	}
-}
-
-func returns(uuids ...string) func(*inboxtest.Env) message.HandlerFunc {
-	return func(*inboxtest.Env) message.HandlerFunc {
-		return func(msg *message.Message) (outputs []*message.Message, err error) {
-			for _, uuid := range uuids {
-				outputs = append(outputs, message.NewMessage(uuid, nil))
-			}
-
-			return outputs, charge(msg)
-		}
-	}
-}
-
-func copiesID(*inboxtest.Env) message.HandlerFunc {
-	return func(msg *message.Message) ([]*message.Message, error) {
-		outputs := []*message.Message{order("receipt"), order("parcel")}
-		for _, output := range outputs {
-			output.Metadata.Set("event_id", msg.Metadata.Get("event_id"))
-		}
-
-		return outputs, charge(msg)
-	}
-}
-
-func returnsNil(*inboxtest.Env) message.HandlerFunc {
-	return func(msg *message.Message) ([]*message.Message, error) {
-		return []*message.Message{nil}, charge(msg)
-	}
-}
-
-func twice(*inboxtest.Env) message.HandlerFunc {
-	return func(msg *message.Message) ([]*message.Message, error) {
-		return nil, errors.Join(charge(msg), charge(msg))
 	}
 }

@@ -12,6 +12,9 @@ require (
 	github.com/jmoiron/sqlx v1.4.0
 	github.com/lib/pq v1.12.3
 	github.com/watermill-inbox/inbox v0.0.0
+	github.com/watermill-inbox/inbox/brokers/amqp v0.0.0
+	github.com/watermill-inbox/inbox/brokers/kafka v0.0.0
+	github.com/watermill-inbox/inbox/brokers/nats v0.0.0
 	go.uber.org/goleak v1.3.0
 	modernc.org/sqlite v1.62.0
 )
@@ -79,4 +82,9 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
-replace github.com/watermill-inbox/inbox => ../
+replace (
+	github.com/watermill-inbox/inbox => ../
+	github.com/watermill-inbox/inbox/brokers/amqp => ../brokers/amqp
+	github.com/watermill-inbox/inbox/brokers/kafka => ../brokers/kafka
+	github.com/watermill-inbox/inbox/brokers/nats => ../brokers/nats
+)

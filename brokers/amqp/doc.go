@@ -2,13 +2,13 @@
 // can tell them apart.
 //
 // Watermill's own marshaler knows an event only by the header that Watermill's publisher sets: messages of all other
-// producers have an empty UUID. And it refuses a message with any header that is not a string, which is every message
-// that went through a dead-letter exchange or a quorum queue; such a message is requeued and refused forever.
+// producers have an empty UUID. And it refuses a message with any header that is not a string, as every message has that
+// went through a dead-letter exchange or came back from a quorum queue; such a message is requeued and refused forever.
 // [Marshaler] takes its place:
 //
-//	config := wamqp.NewDurableQueueConfig(uri)
+//	config := wmamqp.NewDurableQueueConfig(uri)
 //	config.Marshaler = amqp.Marshaler{}
-//	sub, err := wamqp.NewSubscriber(config, logger)
+//	sub, err := wmamqp.NewSubscriber(config, logger)
 //
 // The message-id property becomes the UUID, and the inbox takes that for the event's id without further options. (A
 // header "event_id" and the CloudEvents id come first; [MessageID] changes that.) A message without any id keeps an

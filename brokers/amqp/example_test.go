@@ -3,15 +3,15 @@ package amqp_test
 import (
 	"fmt"
 
-	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-inbox/inbox/brokers/amqp"
 )
 
 func Example() {
-	config := wamqp.NewDurableQueueConfig("amqp://guest:guest@localhost:5672/")
-	config.Marshaler = amqp.Marshaler{} // for wamqp.NewSubscriber(config, logger)
+	config := wmamqp.NewDurableQueueConfig("amqp://guest:guest@localhost:5672/")
+	config.Marshaler = amqp.Marshaler{} // for wmamqp.NewSubscriber(config, logger)
 
 	// What a producer that is not Watermill sent, after it went through a dead-letter exchange.
 	msg, err := config.Marshaler.Unmarshal(amqp091.Delivery{

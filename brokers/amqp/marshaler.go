@@ -4,14 +4,14 @@ import (
 	"errors"
 	"reflect"
 
-	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // Metadata keys of what AMQP keeps outside of the headers. [Marshaler] sets those that the message has, unless the
 // producer sent a header of that name, and none on messages of Watermill's publisher. That a message was redelivered is
-// told by Watermill's own wamqp.IsMessageRedelivered.
+// told by Watermill's own wmamqp.IsMessageRedelivered.
 const (
 	MetadataMessageID       = "amqp_message_id"
 	MetadataExchange        = "amqp_exchange"
@@ -24,6 +24,9 @@ const (
 	MetadataCorrelationID   = "amqp_correlation_id"
 	MetadataReplyTo         = "amqp_reply_to"
 	MetadataTimestamp       = "amqp_timestamp" // RFC 3339, UTC
+	// MetadataCC is the header CC, with which a producer names more queues. RabbitMQ refuses a message in which that
+	// header is text, so under its own name it would keep a handler or a poison queue from passing the message on.
+	MetadataCC = "amqp_cc"
 )
 
 // ErrNoDelivery is returned for the zero Delivery that a closed channel yields. Watermill's subscriber then reconnects
@@ -33,10 +36,10 @@ var ErrNoDelivery = errors.New("amqp: no delivery, the channel is closed")
 // Marshaler is the Marshaler for Watermill's amqp.Config. The zero value is ready; the fields of the embedded marshaler
 // mean what they mean there. It is safe for concurrent use.
 type Marshaler struct {
-	wamqp.DefaultMarshaler
+	wmamqp.DefaultMarshaler
 }
 
-var _ wamqp.Marshaler = Marshaler{}
+var _ wmamqp.Marshaler = Marshaler{}
 
 // Unmarshal makes a Watermill message of a delivery. The UUID is the header that Watermill's publisher sets; when that is
 // missing or empty, the message-id property; when that is empty too, empty. Headers become metadata: strings and byte
@@ -49,7 +52,7 @@ func (m Marshaler) Unmarshal(delivery amqp.Delivery) (*message.Message, error) {
 
 	uuidKey := m.MessageUUIDHeaderKey
 	if uuidKey == "" {
-		uuidKey = wamqp.DefaultMessageUUIDHeaderKey
+		uuidKey = wmamqp.DefaultMessageUUIDHeaderKey
 	}
 
 	// Before PreprocessDelivery, as in the embedded marshaler.
@@ -62,9 +65,15 @@ func (m Marshaler) Unmarshal(delivery amqp.Delivery) (*message.Message, error) {
 	metadata := make(message.Metadata, len(delivery.Headers))
 
 	for key, value := range delivery.Headers {
-		if key != uuidKey {
-			metadata[key] = text(value)
+		if key == uuidKey {
+			continue
 		}
+
+		if _, list := value.([]any); list && key == "CC" {
+			key = MetadataCC
+		}
+
+		metadata[key] = text(value)
 	}
 
 	if uuid == "" {

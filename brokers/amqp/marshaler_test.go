@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -34,7 +34,7 @@ func requireMetadata(t *testing.T, msg *message.Message, want message.Metadata) 
 func TestUnmarshal_finds_the_UUID(t *testing.T) {
 	t.Parallel()
 
-	const header = wamqp.DefaultMessageUUIDHeaderKey
+	const header = wmamqp.DefaultMessageUUIDHeaderKey
 
 	for name, c := range map[string]struct {
 		marshaler Marshaler
@@ -66,7 +66,7 @@ func TestUnmarshal_finds_the_UUID(t *testing.T) {
 			want:     "17",
 		},
 		"a header of another name": {
-			marshaler: Marshaler{wamqp.DefaultMarshaler{MessageUUIDHeaderKey: "id"}},
+			marshaler: Marshaler{wmamqp.DefaultMarshaler{MessageUUIDHeaderKey: "id"}},
 			delivery:  amqp.Delivery{MessageId: "m-1", Headers: amqp.Table{"id": "h-1", header: "h-2"}},
 			want:      "h-1",
 		},
@@ -135,6 +135,16 @@ func TestUnmarshal_puts_properties_of_a_foreign_message_into_metadata(t *testing
 	requireMetadata(t, unmarshal(t, Marshaler{}, delivery), want)
 }
 
+func TestUnmarshal_renames_CC_unless_it_is_text(t *testing.T) {
+	t.Parallel()
+
+	msg := unmarshal(t, Marshaler{}, amqp.Delivery{Headers: amqp.Table{"CC": []any{"a", "b"}}})
+	requireMetadata(t, msg, message.Metadata{MetadataCC: `["a","b"]`})
+
+	msg = unmarshal(t, Marshaler{}, amqp.Delivery{Headers: amqp.Table{"CC": "a"}})
+	requireMetadata(t, msg, message.Metadata{"CC": "a"})
+}
+
 func TestUnmarshal_takes_no_message_from_a_closed_channel(t *testing.T) {
 	t.Parallel()
 
@@ -151,15 +161,15 @@ func TestUnmarshal_leaves_the_delivery_and_the_metadata_usable(t *testing.T) {
 	t.Parallel()
 
 	msg := unmarshal(t, Marshaler{}, amqp.Delivery{DeliveryTag: 1})
-	msg.Metadata.Set(wamqp.MetadataRedeliveredKey, "true") // as the subscriber does; a nil map would panic
+	msg.Metadata.Set(wmamqp.MetadataRedeliveredKey, "true") // as the subscriber does; a nil map would panic
 
-	m := Marshaler{wamqp.DefaultMarshaler{PreprocessDelivery: func(d amqp.Delivery) amqp.Delivery {
+	m := Marshaler{wmamqp.DefaultMarshaler{PreprocessDelivery: func(d amqp.Delivery) amqp.Delivery {
 		d.Headers = amqp.Table{"seen": d.Headers["x"]}
 
 		return d
 	}}}
 
-	delivery := amqp.Delivery{Headers: amqp.Table{"x": int32(1), wamqp.DefaultMessageUUIDHeaderKey: "u"}}
+	delivery := amqp.Delivery{Headers: amqp.Table{"x": int32(1), wmamqp.DefaultMessageUUIDHeaderKey: "u"}}
 	msg = unmarshal(t, m, delivery)
 	requireMetadata(t, msg, message.Metadata{"seen": "1"})
 
@@ -178,7 +188,7 @@ func FuzzWatermills_own_messages_pass_unchanged(f *testing.F) {
 		own := message.NewMessage(uuid, payload)
 		own.Metadata.Set("event_id", "e")
 
-		if key != wamqp.DefaultMessageUUIDHeaderKey {
+		if key != wmamqp.DefaultMessageUUIDHeaderKey {
 			own.Metadata.Set(key, value)
 		}
 

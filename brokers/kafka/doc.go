@@ -6,7 +6,7 @@
 // and offset in the message's context and the topic nowhere; [Unmarshaler] keeps all three with the message, and
 // [EventID] uses them when there is nothing better:
 //
-//	sub, err := wkafka.NewSubscriber(wkafka.SubscriberConfig{
+//	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{
 //		Unmarshaler: kafka.Unmarshaler{},
 //		...
 //	}, logger)

@@ -1,7 +1,7 @@
 package kafka
 
 import (
-	wkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
@@ -33,8 +33,8 @@ func EventID(msg *message.Message) string {
 func Coordinates(msg *message.Message) string {
 	ctx := msg.Context()
 	topic := message.SubscribeTopicFromCtx(ctx)
-	partition, hasPartition := wkafka.MessagePartitionFromCtx(ctx)
-	offset, hasOffset := wkafka.MessagePartitionOffsetFromCtx(ctx)
+	partition, hasPartition := wmkafka.MessagePartitionFromCtx(ctx)
+	offset, hasOffset := wmkafka.MessagePartitionOffsetFromCtx(ctx)
 
 	// A producer cannot write to the context.
 	if topic != "" && hasPartition && hasOffset {

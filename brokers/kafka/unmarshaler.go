@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/IBM/sarama"
-	wkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
@@ -20,7 +20,7 @@ var ErrNoRecord = errors.New("kafka: no record")
 // concurrent use.
 type Unmarshaler struct{}
 
-var _ wkafka.Unmarshaler = Unmarshaler{}
+var _ wmkafka.Unmarshaler = Unmarshaler{}
 
 // Unmarshal makes a Watermill message of a record. The UUID is the header that Watermill's publisher sets, or empty.
 // Headers become metadata, byte for byte, the last of several with one name. A record without UUID gets
@@ -37,7 +37,7 @@ func (Unmarshaler) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, 
 	for _, header := range record.Headers {
 		switch {
 		case header == nil:
-		case string(header.Key) == wkafka.UUIDHeaderKey:
+		case string(header.Key) == wmkafka.UUIDHeaderKey:
 			uuid = string(header.Value)
 		default:
 			metadata[string(header.Key)] = string(header.Value)

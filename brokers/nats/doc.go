@@ -4,12 +4,12 @@
 // one header has several values: its nats package lets such a message come again after every ack wait, its jetstream
 // package panics. [Unmarshaler] and [JetStreamUnmarshaler] take the place of those two packages' own:
 //
-//	sub, err := wnats.NewSubscriber(wnats.SubscriberConfig{
+//	sub, err := wmnats.NewSubscriber(wmnats.SubscriberConfig{
 //		Unmarshaler: nats.Unmarshaler{},
 //		...
 //	}, logger)
 //
-//	sub, err := wjetstream.NewSubscriber(wjetstream.SubscriberConfig{
+//	sub, err := wmjetstream.NewSubscriber(wmjetstream.SubscriberConfig{
 //		Unmarshaler: nats.JetStreamUnmarshaler{},
 //		...
 //	})

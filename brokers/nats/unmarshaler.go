@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	wjetstream "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/jetstream"
-	wnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+	wmjetstream "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/jetstream"
+	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -28,8 +28,8 @@ type Unmarshaler struct{}
 type JetStreamUnmarshaler struct{}
 
 var (
-	_ wnats.Unmarshaler      = Unmarshaler{}
-	_ wjetstream.Unmarshaler = JetStreamUnmarshaler{}
+	_ wmnats.Unmarshaler      = Unmarshaler{}
+	_ wmjetstream.Unmarshaler = JetStreamUnmarshaler{}
 )
 
 // Unmarshal makes a Watermill message of a NATS message. The UUID is the header that Watermill's publisher sets; when
@@ -43,7 +43,7 @@ func (Unmarshaler) Unmarshal(msg *nats.Msg) (*message.Message, error) {
 		return nil, ErrNoMessage
 	}
 
-	return unmarshal(msg.Header, msg.Data, func() string {
+	return toWatermill(msg.Header, msg.Data, func() string {
 		meta, err := msg.Metadata()
 		if err != nil { // not of JetStream
 			return ""
@@ -59,7 +59,7 @@ func (JetStreamUnmarshaler) Unmarshal(msg jetstream.Msg) (*message.Message, erro
 		return nil, ErrNoMessage
 	}
 
-	return unmarshal(msg.Headers(), msg.Data(), func() string {
+	return toWatermill(msg.Headers(), msg.Data(), func() string {
 		meta, err := msg.Metadata()
 		if err != nil {
 			return ""
@@ -69,19 +69,19 @@ func (JetStreamUnmarshaler) Unmarshal(msg jetstream.Msg) (*message.Message, erro
 	}), nil
 }
 
-func unmarshal(header nats.Header, data []byte, place func() string) *message.Message {
+func toWatermill(header nats.Header, data []byte, place func() string) *message.Message {
 	metadata := make(message.Metadata, len(header)+1)
 
 	for key, values := range header {
 		switch key {
-		case wnats.WatermillUUIDHdr, MetadataCoordinates, nats.MsgIdHdr, nats.ExpectedLastMsgIdHdr,
+		case wmnats.WatermillUUIDHdr, MetadataCoordinates, nats.MsgIdHdr, nats.ExpectedLastMsgIdHdr,
 			nats.ExpectedStreamHdr, nats.ExpectedLastSubjSeqHdr, nats.ExpectedLastSeqHdr:
 		default:
 			metadata[key] = strings.Join(values, ", ")
 		}
 	}
 
-	uuid := header.Get(wnats.WatermillUUIDHdr)
+	uuid := header.Get(wmnats.WatermillUUIDHdr)
 
 	if uuid == "" {
 		uuid = header.Get(nats.MsgIdHdr)

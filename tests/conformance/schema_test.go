@@ -106,6 +106,15 @@ func TestMigrate(t *testing.T) {
 		})
 	}
 
+	for _, dropped := range []string{"inbox", "inbox_outputs", "inbox_migrations"} {
+		forEachEngine(t, "makes "+dropped+" again after it was dropped", func(t *testing.T, db *testdb.DB) {
+			ib := newInbox(t, db)
+			db.Exec(t, "DROP TABLE "+db.Table(dropped))
+			requireOK(t, ib.Migrate(t.Context()))
+			requireWorks(t, db, ib, "e1")
+		})
+	}
+
 	forEachEngine(t, "again changes nothing", func(t *testing.T, db *testdb.DB) {
 		ib := newInbox(t, db)
 		requireWorks(t, db, ib, "e1")

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -24,6 +25,15 @@ func newInbox(t testing.TB, db *testdb.DB, opts ...inbox.Option) *inbox.Inbox {
 
 func deliver(ib *inbox.Inbox, h message.HandlerFunc, id string) ([]*message.Message, error) {
 	return ib.Middleware(h)(message.NewMessage(id, nil))
+}
+
+// untilHandled delivers again after errors, like a broker.
+func untilHandled(ib *inbox.Inbox, h message.HandlerFunc, id string) error {
+	for deadline := time.Now().Add(patience); ; {
+		if _, err := deliver(ib, h, id); err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // charge is a handler that writes its effect and returns one output where it has somewhere to publish it.

@@ -1,0 +1,2 @@
+-- name: CreateCharge :exec
+INSERT INTO charges (order_id, cents) VALUES (?, ?);
