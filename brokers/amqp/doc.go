@@ -2,9 +2,9 @@
 // can tell them apart.
 //
 // Watermill's own marshaler knows an event only by the header that Watermill's publisher sets: messages of all other
-// producers have an empty UUID. And it refuses a message with any header that is not a string, as every message has that
-// went through a dead-letter exchange or came back from a quorum queue; such a message is requeued and refused forever.
-// [Marshaler] takes its place:
+// producers have an empty UUID. And it refuses a message with any header that is not a string, as every message has
+// that went through a dead-letter exchange or came back from a quorum queue; such a message is requeued and refused
+// forever. [Marshaler] takes its place:
 //
 //	config := wmamqp.NewDurableQueueConfig(uri)
 //	config.Marshaler = amqp.Marshaler{}
@@ -12,8 +12,9 @@
 //
 // The message-id property becomes the UUID, and the inbox takes that for the event's id without further options. (A
 // header "event_id" and the CloudEvents id come first; [MessageID] changes that.) A message without any id keeps an
-// empty UUID, and the inbox returns inbox.ErrNoEventID for it: AMQP has no coordinates to fall back on, since a delivery
-// tag is only good for one delivery. Messages of Watermill's own publisher come out as Watermill's marshaler makes them.
+// empty UUID, and the inbox returns inbox.ErrNoEventID for it: AMQP has no coordinates to fall back on, since a
+// delivery tag is only good for one delivery. Messages of Watermill's own publisher come out as Watermill's marshaler
+// makes them.
 //
 // # Message ids
 //

@@ -10,8 +10,8 @@ import (
 )
 
 // Metadata keys of what AMQP keeps outside of the headers. [Marshaler] sets those that the message has, unless the
-// producer sent a header of that name, and none on messages of Watermill's publisher. That a message was redelivered is
-// told by Watermill's own wmamqp.IsMessageRedelivered.
+// producer sent a header of that name, and none on messages of Watermill's publisher. That a message was redelivered
+// is told by Watermill's own wmamqp.IsMessageRedelivered.
 const (
 	MetadataMessageID       = "amqp_message_id"
 	MetadataExchange        = "amqp_exchange"
@@ -33,18 +33,18 @@ const (
 // without handing out a message that never was.
 var ErrNoDelivery = errors.New("amqp: no delivery, the channel is closed")
 
-// Marshaler is the Marshaler for Watermill's amqp.Config. The zero value is ready; the fields of the embedded marshaler
-// mean what they mean there. It is safe for concurrent use.
+// Marshaler is the Marshaler for Watermill's amqp.Config. The zero value is ready; the fields of the embedded
+// marshaler mean what they mean there. It is safe for concurrent use.
 type Marshaler struct {
 	wmamqp.DefaultMarshaler
 }
 
 var _ wmamqp.Marshaler = Marshaler{}
 
-// Unmarshal makes a Watermill message of a delivery. The UUID is the header that Watermill's publisher sets; when that is
-// missing or empty, the message-id property; when that is empty too, empty. Headers become metadata: strings and byte
-// arrays byte for byte, numbers in decimal, booleans as true and false, timestamps in RFC 3339 and UTC, void as an empty
-// string, arrays and tables (x-death) as JSON with sorted keys. The only error is [ErrNoDelivery].
+// Unmarshal makes a Watermill message of a delivery. The UUID is the header that Watermill's publisher sets; when
+// that is missing or empty, the message-id property; when that is empty too, empty. Headers become metadata: strings
+// and byte arrays byte for byte, numbers in decimal, booleans as true and false, timestamps in RFC 3339 and UTC, void
+// as an empty string, arrays and tables (x-death) as JSON with sorted keys. The only error is [ErrNoDelivery].
 func (m Marshaler) Unmarshal(delivery amqp.Delivery) (*message.Message, error) {
 	if reflect.ValueOf(delivery).IsZero() {
 		return nil, ErrNoDelivery
@@ -110,7 +110,7 @@ func addProperties(metadata message.Metadata, delivery amqp.Delivery) {
 	}
 }
 
-// MessageID is for inbox.WithEventID. It returns the id that [Marshaler] found: Watermill's, or the message-id property.
-// The inbox takes that one by default as well, but after "event_id" and the CloudEvents id: use MessageID alone where
-// producers send headers of those names that are not what they seem.
+// MessageID is for inbox.WithEventID. It returns the id that [Marshaler] found: Watermill's, or the message-id
+// property. The inbox takes that one by default as well, but after "event_id" and the CloudEvents id: use MessageID
+// alone where producers send headers of those names that are not what they seem.
 func MessageID(msg *message.Message) string { return msg.UUID }

@@ -61,7 +61,8 @@ func decimalText(d amqp.Decimal) string {
 	return sign + digits[:point] + "." + digits[point:]
 }
 
-// timeText is RFC 3339, and seconds since 1970 for years that it cannot write, as of a producer that sends nanoseconds.
+// timeText is RFC 3339, and seconds since 1970 for years that it cannot write, as of a producer that sends
+// nanoseconds.
 func timeText(t time.Time) string {
 	const year0, year10000 = -62167219200, 253402300800
 

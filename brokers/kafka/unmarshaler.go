@@ -9,8 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// MetadataCoordinates is where [Unmarshaler] keeps a record's coordinates, "topic/partition/offset". It is the broker's to
-// tell: a header of that name, which a record copied from one topic to another may carry, is dropped.
+// MetadataCoordinates is where [Unmarshaler] keeps a record's coordinates, "topic/partition/offset". It is the
+// broker's to tell: a header of that name, which a record copied from one topic to another may carry, is dropped.
 const MetadataCoordinates = "kafka_coordinates"
 
 // ErrNoRecord is returned for a nil record.

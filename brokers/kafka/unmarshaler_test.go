@@ -64,8 +64,10 @@ func TestUnmarshal(t *testing.T) {
 			metadata: message.Metadata{},
 		},
 		"binary headers survive": {
-			record:   record("\x00k\xff", "\x00\xff\r\n", "empty", "", "", "no name"),
-			metadata: message.Metadata{"\x00k\xff": "\x00\xff\r\n", "empty": "", "": "no name", MetadataCoordinates: "orders/3/42"},
+			record: record("\x00k\xff", "\x00\xff\r\n", "empty", "", "", "no name"),
+			metadata: message.Metadata{
+				"\x00k\xff": "\x00\xff\r\n", "empty": "", "": "no name", MetadataCoordinates: "orders/3/42",
+			},
 		},
 		"last of several headers": {
 			record:   record("a", "1", "a", "2"),

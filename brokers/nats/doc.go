@@ -1,8 +1,8 @@
 // Package nats gives an inbox an event id for NATS JetStream messages of producers that are not Watermill.
 //
-// Watermill knows an event by the header that its own publisher sets, strips Nats-Msg-Id, and refuses a message in which
-// one header has several values: its nats package lets such a message come again after every ack wait, its jetstream
-// package panics. [Unmarshaler] and [JetStreamUnmarshaler] take the place of those two packages' own:
+// Watermill knows an event by the header that its own publisher sets, strips Nats-Msg-Id, and refuses a message in
+// which one header has several values: its nats package lets such a message come again after every ack wait, its
+// jetstream package panics. [Unmarshaler] and [JetStreamUnmarshaler] take the place of those two packages' own:
 //
 //	sub, err := wmnats.NewSubscriber(wmnats.SubscriberConfig{
 //		Unmarshaler: nats.Unmarshaler{},
@@ -25,8 +25,9 @@
 // # Message ids
 //
 // The server itself drops a second message with one Nats-Msg-Id, but only within the stream's duplicate window, 2
-// minutes by default, and only when it is published; the inbox has no window and sees redeliveries as well. The id has to be the
-// same whenever the producer publishes the event again, and different for any other event of that source.
+// minutes by default, and only when it is published; the inbox has no window and sees redeliveries as well. The id
+// has to be the same whenever the producer publishes the event again, and different for any other event of that
+// source.
 //
 // # What coordinates are good for
 //

@@ -19,8 +19,8 @@ const MetadataCoordinates = "nats_coordinates"
 // ErrNoMessage is returned for a nil message.
 var ErrNoMessage = errors.New("nats: no message")
 
-// Unmarshaler is the Unmarshaler for the SubscriberConfig of Watermill's nats package. The zero value is ready. It is safe
-// for concurrent use.
+// Unmarshaler is the Unmarshaler for the SubscriberConfig of Watermill's nats package. The zero value is ready. It is
+// safe for concurrent use.
 type Unmarshaler struct{}
 
 // JetStreamUnmarshaler is the Unmarshaler for the SubscriberConfig of Watermill's jetstream package. The zero value is

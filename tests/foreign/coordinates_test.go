@@ -106,12 +106,13 @@ func TestForeign_record_of_Kafka_keeps_binary_headers_and_may_have_no_value(t *t
 		t.Fatal(err)
 	}
 
-	produceKafka(t, addr, on.name, &sarama.ProducerMessage{Key: sarama.StringEncoder("deleted"), Headers: []sarama.RecordHeader{
+	headers := []sarama.RecordHeader{
 		{Key: []byte("\x00\xff"), Value: []byte{0, 0xff}},
 		{Key: []byte("twice"), Value: []byte("1")},
 		{Key: []byte("twice"), Value: []byte("2")},
 		{Key: []byte("nil")},
-	}})
+	}
+	produceKafka(t, addr, on.name, &sarama.ProducerMessage{Key: sarama.StringEncoder("deleted"), Headers: headers})
 	s.start(t, on, "billing"+on.name)
 
 	got := receive(t, "a tombstone", s.seen)

@@ -1,7 +1,7 @@
 // Package foreign_test shows that an inbox handles messages of producers that are not Watermill: published by a plain
 // client of each broker, read by Watermill's subscriber with the unmarshaler of brokers/amqp, brokers/kafka or
-// brokers/nats, handled by a router over PostgreSQL. It also holds what only one broker does: dead letters and delivery
-// counts in RabbitMQ, other groups in Kafka, other consumers and repeated headers in NATS.
+// brokers/nats, handled by a router over PostgreSQL. It also holds what only one broker does: dead letters and
+// delivery counts in RabbitMQ, other groups in Kafka, other consumers and repeated headers in NATS.
 package foreign_test
 
 import (

@@ -14,7 +14,8 @@ import (
 	"github.com/watermill-inbox/inbox/tests/servers"
 )
 
-// duplicateWindow is the time for which the server itself drops messages with a known Nats-Msg-Id; the least it allows.
+// duplicateWindow is the time for which the server itself drops messages with a known Nats-Msg-Id; the least it
+// allows.
 const duplicateWindow = 100 * time.Millisecond
 
 // openNATS makes a stream, to be read with Watermill's nats package.

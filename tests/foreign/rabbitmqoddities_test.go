@@ -30,10 +30,11 @@ func TestForeign_headers_of_every_type_come_through_RabbitMQ_as_text(t *testing.
 		Body:          []byte("a"),
 		Headers: amqp091.Table{
 			"string": "\x00\xffü", "bytes": []byte("\x00\xff"), "void": nil, "bool": true,
-			"byte": uint8(255), "int8": int8(-1), "int16": int16(-2), "int32": int32(math.MinInt32), "int64": int64(math.MaxInt64),
+			"byte": uint8(255), "int8": int8(-1), "int16": int16(-2),
+			"int32": int32(math.MinInt32), "int64": int64(math.MaxInt64),
 			"float": float32(0.5), "double": 1.25, "decimal": amqp091.Decimal{Scale: 2, Value: 12345}, "time": at,
 			"array": []any{"x", int32(1), []any{}}, "table": amqp091.Table{"k": amqp091.Table{"b": []byte("c")}},
-			// A producer's header of that name wins; so would a number for a UUID.
+			// A producer's header of that name wins.
 			amqp.MetadataType: "its own",
 		},
 	})
