@@ -8,9 +8,13 @@ LINT    = bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 SERVERS = bin/servers
 # Every module of the repository, by folder.
 MODULES = $(patsubst %/,%,$(dir $(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod')))
+# Those whose tests need nothing installed, and those whose tests need the servers.
+SHORT = . inboxtest brokers/amqp brokers/kafka brokers/nats _examples/quickstart _examples/datalayers _examples/cqrs
+REAL  = tests _examples/brokers _examples/outbox-inbox
 # How often `make test` runs each test, and which.
 COUNT ?= 1
 RUN   ?= .
+TEST   = go test -race -count=$(COUNT) -run "$(RUN)" -timeout 30m ./...
 
 .DEFAULT_GOAL = help
 .PHONY: help
@@ -24,23 +28,23 @@ quickstart: ## Deliver events several times through a failing handler and show t
 
 .PHONY: test
 test: test_short $(SERVERS) ## Run every test with -race on real servers, which it installs and starts
-	cd tests && ../$(SERVERS) -- sh -ec '\
-		go test -race -count=$(COUNT) -run "$(RUN)" -timeout 20m ./... && \
-		cd ../_examples/brokers && go test -race -count=$(COUNT) -run "$(RUN)" ./...'
+	@$(SERVERS) -- sh -ec 'for module in $(REAL); do (cd $$module && $(TEST)); done'
 
 .PHONY: test_short
 test_short: ## Run the tests that need nothing installed
-	go test -race -count=$(COUNT) -run "$(RUN)" ./...
-	cd _examples/quickstart && go test -race -count=$(COUNT) -run "$(RUN)" ./...
+	@for module in $(SHORT); do (cd $$module && $(TEST)) || exit 1; done
 
 .PHONY: test_stress
 test_stress: ## Run every test ten times
 	$(MAKE) test COUNT=10
 
 .PHONY: fuzz
-fuzz: ## Fuzz identity and encodings, FUZZTIME each (default 30s)
-	go test -run XXX -fuzz FuzzIdentity -fuzztime $(or $(FUZZTIME),30s) .
-	go test -run XXX -fuzz FuzzDecodeMessages -fuzztime $(or $(FUZZTIME),30s) .
+fuzz: ## Fuzz identity, encodings and unmarshalers, FUZZTIME each (default 30s)
+	@for module in . brokers/amqp brokers/kafka brokers/nats; do \
+		for target in $$(grep -ho '^func Fuzz[A-Za-z_]*' $$module/*_test.go | cut -c 6-); do \
+			(cd $$module && go test -run XXX -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),30s) .) || exit 1; \
+		done \
+	done
 
 .PHONY: bench
 bench: ## Compare handlers with and without an inbox on a PostgreSQL of its own

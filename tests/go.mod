@@ -65,6 +65,7 @@ require (
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/sony/gobreaker v1.0.0 // indirect
 	github.com/stretchr/testify v1.12.1 // indirect
+	github.com/watermill-inbox/inbox/inboxtest v0.0.0
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel v1.44.0 // indirect
 	go.opentelemetry.io/otel/metric v1.44.0 // indirect
@@ -88,3 +89,5 @@ replace (
 	github.com/watermill-inbox/inbox/brokers/kafka => ../brokers/kafka
 	github.com/watermill-inbox/inbox/brokers/nats => ../brokers/nats
 )
+
+replace github.com/watermill-inbox/inbox/inboxtest => ../inboxtest

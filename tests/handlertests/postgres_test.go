@@ -1,6 +1,6 @@
-// Package servertest shows that inboxtest works on PostgreSQL, through both drivers. It needs the address of a server in
+// Package handlertests shows that inboxtest works on PostgreSQL, through both drivers. It needs the address of a server in
 // INBOX_TEST_POSTGRES.
-package servertest
+package handlertests_test
 
 import (
 	"context"
