@@ -10,8 +10,11 @@ import (
 // lookUp finds out with one query outside of any transaction whether the event was handled before, while the event
 // before it was. Duplicates come in runs, as when a consumer group is rewound, and the query takes one round trip where a
 // claim takes three. It decides nothing but that: what it does not find is claimed.
+//
+// Not without prepared statements: behind a transaction-pooling proxy, lib/pq's two round trips for an unprepared query
+// may reach two server connections when no transaction holds them together, and then run what another client left.
 func (ib *Inbox) lookUp(ctx context.Context, s *scope) (outputs []*message.Message, known bool, err error) {
-	if !ib.repeating.Load() {
+	if ib.unprepared || !ib.repeating.Load() {
 		return nil, false, nil
 	}
 

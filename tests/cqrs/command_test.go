@@ -48,7 +48,7 @@ func TestCommandProcessor(t *testing.T) {
 		s.requireRecorded(t, "place-order placeOrder c1")
 	})
 
-	t.Run("danger: AckCommandHandlingErrors hides the error, and half the work is committed and on record as done", func(t *testing.T) {
+	t.Run("danger: AckCommandHandlingErrors commits half the work and records it as done", func(t *testing.T) {
 		t.Parallel()
 
 		var runs int
@@ -66,7 +66,7 @@ func TestCommandProcessor(t *testing.T) {
 		s.requireRecorded(t, "place-order placeOrder c1")
 	})
 
-	t.Run("with AckCommandHandlingErrors, InTx around the handler undoes its work; the command stays on record", func(t *testing.T) {
+	t.Run("with AckCommandHandlingErrors, InTx undoes the work; the command is recorded", func(t *testing.T) {
 		t.Parallel()
 
 		var runs int
@@ -90,7 +90,7 @@ func TestCommandProcessor(t *testing.T) {
 		s.requireRecorded(t, "place-order placeOrder c1", "place-order placeOrder c2")
 	})
 
-	t.Run("in its place, OnHandle that returns ErrSkip acks the failed command with everything rolled back", func(t *testing.T) {
+	t.Run("in its place, ErrSkip from OnHandle acks a failed command that is rolled back", func(t *testing.T) {
 		t.Parallel()
 
 		var runs int

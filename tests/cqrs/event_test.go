@@ -112,7 +112,7 @@ func TestEventGroupProcessor(t *testing.T) {
 		s.requireRecorded(t, "order-events orderPlaced e1")
 	})
 
-	t.Run("when the second handler fails the first one's work is rolled back, and redelivery does both once", func(t *testing.T) {
+	t.Run("when the second handler fails, the first is rolled back, and redelivery does both", func(t *testing.T) {
 		t.Parallel()
 
 		var afterFailure map[string]int
@@ -142,7 +142,7 @@ func TestEventGroupProcessor(t *testing.T) {
 		s.requireRecorded(t, "order-events orderPlaced e1")
 	})
 
-	t.Run("danger: AckOnUnknownEvent records what nobody handled, and a handler that is added later never sees it", func(t *testing.T) {
+	t.Run("danger: AckOnUnknownEvent hides the event from a handler that is added later", func(t *testing.T) {
 		t.Parallel()
 
 		s := newService(t)
@@ -158,7 +158,7 @@ func TestEventGroupProcessor(t *testing.T) {
 		next.db.RequireOnce(t)
 	})
 
-	t.Run("a middleware that returns ErrSkip for unknown events leaves them to a handler that is added later", func(t *testing.T) {
+	t.Run("ErrSkip from a middleware leaves unknown events to a handler that is added later", func(t *testing.T) {
 		t.Parallel()
 
 		s := newService(t)

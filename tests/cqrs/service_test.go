@@ -54,7 +54,9 @@ func newServiceOn(t testing.TB, db *testdb.DB) *service {
 	requireOK(t, err)
 	router.AddMiddleware(db.New(t).Middleware)
 
-	return &service{router, db, gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})}
+	pubsub := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
+
+	return &service{router, db, pubsub}
 }
 
 func (s *service) start(t testing.TB) {
@@ -154,11 +156,15 @@ func (s *service) addGroup(t testing.TB, name string, ackUnknown bool, handlers 
 }
 
 // addCommandHandler takes onHandle or nil.
-func (s *service) addCommandHandler(t testing.TB, ackErrors bool, onHandle cqrs.CommandProcessorOnHandleFn, h cqrs.CommandHandler) {
+func (s *service) addCommandHandler(
+	t testing.TB, ackErrors bool, onHandle cqrs.CommandProcessorOnHandleFn, h cqrs.CommandHandler,
+) {
 	t.Helper()
 
 	p, err := cqrs.NewCommandProcessorWithConfig(s.Router, cqrs.CommandProcessorConfig{
-		GenerateSubscribeTopic: func(cqrs.CommandProcessorGenerateSubscribeTopicParams) (string, error) { return "shop", nil },
+		GenerateSubscribeTopic: func(cqrs.CommandProcessorGenerateSubscribeTopicParams) (string, error) {
+			return "shop", nil
+		},
 		SubscriberConstructor: func(cqrs.CommandProcessorSubscriberConstructorParams) (message.Subscriber, error) {
 			return s.pubsub, nil
 		},

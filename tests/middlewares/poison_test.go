@@ -119,7 +119,8 @@ func TestPoisonQueue(t *testing.T) {
 		requireEqual(t, "poisoned messages", len(poisoned()), 1)
 		requireEqual(t, "poisoned payload", string(poisoned()[0].Payload), "from elsewhere")
 
-		if reason := poisoned()[0].Metadata.Get(middleware.ReasonForPoisonedKey); !strings.Contains(reason, inbox.ErrNoEventID.Error()) {
+		reason := poisoned()[0].Metadata.Get(middleware.ReasonForPoisonedKey)
+		if !strings.Contains(reason, inbox.ErrNoEventID.Error()) {
 			t.Errorf("the reason does not say what is wrong: %s", reason)
 		}
 
@@ -127,7 +128,7 @@ func TestPoisonQueue(t *testing.T) {
 		s.db.RequireOnce(t, "e1")
 	})
 
-	t.Run("danger: inside, what the failed handler wrote is committed and the event is on record as handled", func(t *testing.T) {
+	t.Run("danger: inside, what the failed handler wrote is committed and recorded as done", func(t *testing.T) {
 		t.Parallel()
 
 		s := newStation(t)

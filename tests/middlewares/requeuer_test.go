@@ -74,7 +74,7 @@ func TestRequeuer(t *testing.T) {
 		s.requireRecorded(t, 1)
 	})
 
-	t.Run("danger: behind a router's inbox it is a consumer too, and drops an event that fails a second time", func(t *testing.T) {
+	t.Run("danger: behind a router's inbox it is a consumer too, and drops what fails twice", func(t *testing.T) {
 		t.Parallel()
 
 		var (

@@ -71,7 +71,7 @@ func TestRetry(t *testing.T) {
 		s.db.RequireOnce(t, "e1")
 	})
 
-	t.Run("inside, on PostgreSQL, everything after the first SQL error is refused and nothing is committed", func(t *testing.T) {
+	t.Run("inside, on PostgreSQL, everything after the first SQL error is refused", func(t *testing.T) {
 		t.Parallel()
 
 		var (
@@ -162,7 +162,7 @@ func TestRetry(t *testing.T) {
 func TestDelayOnError(t *testing.T) {
 	t.Parallel()
 
-	t.Run("outside asks the broker for a delay of what failed, after the roll-back, and of nothing else", func(t *testing.T) {
+	t.Run("outside delays what failed, after the roll-back, and nothing else", func(t *testing.T) {
 		t.Parallel()
 
 		var (

@@ -63,7 +63,9 @@ func (s *station) start(t testing.TB, w *worker, middlewares ...message.HandlerM
 }
 
 // startPublishing is start for a handler whose outputs are published.
-func (s *station) startPublishing(t testing.TB, pub message.Publisher, w *worker, middlewares ...message.HandlerMiddleware) {
+func (s *station) startPublishing(
+	t testing.TB, pub message.Publisher, w *worker, middlewares ...message.HandlerMiddleware,
+) {
 	t.Helper()
 
 	handler := s.AddHandler("billing", orders, s.pubsub, receipts, pub, w.handle)

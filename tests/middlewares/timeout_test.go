@@ -28,7 +28,7 @@ func TestTimeout(t *testing.T) {
 		}
 	}
 
-	t.Run("inside ends the handler, the roll-back follows, and the next attempt has a context that lives", func(t *testing.T) {
+	t.Run("inside ends the handler, rolls back, and leaves the next attempt a live context", func(t *testing.T) {
 		t.Parallel()
 
 		var (
@@ -66,7 +66,7 @@ func TestTimeout(t *testing.T) {
 		s.requireRecorded(t, 1)
 	})
 
-	t.Run("danger: outside, it leaves a dead context on the message, and every attempt after the first is in vain", func(t *testing.T) {
+	t.Run("danger: outside, it leaves a dead context, and attempts after the first are in vain", func(t *testing.T) {
 		t.Parallel()
 
 		var (

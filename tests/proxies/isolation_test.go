@@ -2,6 +2,7 @@ package proxies_test
 
 import (
 	"database/sql"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -78,7 +79,11 @@ func TestIsolation(t *testing.T) {
 				runs, retried atomic.Int32
 				ib            = newInbox(t, db, level, retries(&retried))
 				ids           = eventIDs("event", 16)
+				reads         atomic.Int32
+				meet          sync.WaitGroup
 			)
+
+			meet.Add(2)
 
 			// Reads and writes in two statements: a lost update, were it not for the isolation level.
 			sell := func(msg *message.Message) ([]*message.Message, error) {
@@ -87,6 +92,11 @@ func TestIsolation(t *testing.T) {
 				var pieces int
 				if err := tx.QueryRowContext(msg.Context(), "SELECT pieces FROM "+stock).Scan(&pieces); err != nil {
 					return nil, err
+				}
+
+				if reads.Add(1) <= 2 { // two events at least are in conflict
+					meet.Done()
+					meet.Wait()
 				}
 
 				if _, err := tx.ExecContext(msg.Context(), "UPDATE "+stock+" SET pieces = $1", pieces-1); err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 // A client that sends a statement in two round trips outside of a transaction may have it answered by a connection on
-// which another client left a statement of its own, with an answer to that. Nothing that the inbox decides by may be sent
-// like that: here the other's answer is "true", which looks like "known" to an inbox that asks about a fresh event.
+// which another client left a statement of its own, with an answer to that. Nothing that the inbox decides by may be
+// sent like that: here the other's answer is "true", which looks like "known" to an inbox that asks about a fresh event.
 func TestPgBouncerWithClientsThatLeaveStatementsBehind(t *testing.T) {
 	t.Parallel()
 

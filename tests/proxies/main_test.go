@@ -1,6 +1,6 @@
-// Package proxies_test shows the inbox between an application and a PostgreSQL that is not quite a plain connection at the
-// default settings: behind PgBouncer in transaction mode, at stricter isolation levels, and when the server is restarted or
-// killed in the middle of commits. Events are delivered to the middleware directly.
+// Package proxies_test shows the inbox on a PostgreSQL that is not quite a plain connection at the default settings:
+// behind PgBouncer in transaction mode, at stricter isolation levels, and when the server is restarted or killed in the
+// middle of commits. Events are delivered to the middleware directly.
 package proxies_test
 
 import (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -126,7 +125,7 @@ func TestPgBouncerWithPreparedStatements(t *testing.T) {
 	t.Parallel()
 
 	for _, engine := range []testdb.Engine{testdb.PQ, testdb.PGX} {
-		t.Run(engine.Name+" fails and loses nothing", func(t *testing.T) {
+		t.Run(engine.Name+" may fail but loses and doubles nothing", func(t *testing.T) {
 			t.Parallel()
 
 			proxy := startProxy(t)
@@ -156,11 +155,7 @@ func TestPgBouncerWithPreparedStatements(t *testing.T) {
 				return nil
 			}))
 
-			if failed.Load() == 0 {
-				t.Error("no delivery failed: does this PgBouncer know prepared statements?")
-			}
-
-			t.Log(strconv.Itoa(int(failed.Load())) + " of 256 deliveries failed")
+			t.Logf("%d of 256 deliveries failed", failed.Load()) // none where PgBouncer keeps track of prepared statements
 
 			requireOK(t, together(ids, 1, func(id string) error { // the broker does not give up
 				_, err := deliver(correct, h, id)
