@@ -27,7 +27,7 @@ func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 			return h(msg)
 		}
 
-		if settled(msg) {
+		if acked(msg) || nacked(msg) {
 			return nil, fmt.Errorf("inbox: %w: message %q", ErrAlreadyAcked, printable(msg.UUID))
 		}
 
@@ -70,11 +70,17 @@ func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// settled reports whether the message was acked or nacked.
-func settled(msg *message.Message) bool {
+func acked(msg *message.Message) bool {
 	select {
 	case <-msg.Acked():
 		return true
+	default:
+		return false
+	}
+}
+
+func nacked(msg *message.Message) bool {
+	select {
 	case <-msg.Nacked():
 		return true
 	default:
@@ -116,6 +122,8 @@ func (ib *Inbox) attempt(msg *message.Message, ev Event, key Key, h message.Hand
 		return nil, err
 	}
 
+	ib.warnOfEarlyAck(s)
+
 	outputs, err = ib.keepOutputs(ctx, s, outputs)
 	if err != nil {
 		return nil, s.failed(ctx, "keeping the outputs of", err)
@@ -145,10 +153,18 @@ func (ib *Inbox) handle(ctx context.Context, s *scope, h message.HandlerFunc) ([
 func (ib *Inbox) failed(msg *message.Message, ev Event, err error) {
 	ib.callErrorHook(msg.Context(), ib.hooks.Failed, ev, err)
 
-	select {
-	case <-msg.Acked():
+	if acked(msg) {
 		ib.logger.Error("Inbox sees an event lost: its handler acked the message and then failed", err, fieldsOf(ev))
-	default:
+	}
+}
+
+// warnOfEarlyAck says, once, that messages are acked before the commit: they are lost if it fails.
+func (ib *Inbox) warnOfEarlyAck(s *scope) {
+	if acked(s.msg) {
+		ib.earlyAck.Do(func() {
+			ib.logger.Error("Inbox saw a message acked before its commit; leave the ack to the router",
+				errors.New("a handler acks by itself, or InstantAck is inside of the inbox"), fieldsOf(s.event))
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/watermill-inbox/inbox"
 	"github.com/watermill-inbox/inbox/tests/testdb"
@@ -116,6 +117,27 @@ func TestBorrowedMessage(t *testing.T) {
 		}, delivery("e1"))
 		requireErrorIs(t, err, failure)
 		requireEqual(t, "reports", len(errorsLogged(logger, "lost")), 1)
+	})
+}
+
+func TestAcksBeforeTheCommitAreWarnedOfOnce(t *testing.T) {
+	t.Parallel()
+
+	forEachEngine(t, "by InstantAck inside of the inbox", func(t *testing.T, db *testdb.DB) {
+		logger := watermill.NewCaptureLogger()
+		ib, w := newInbox(t, db, inbox.WithLogger(logger)), newWorker(db)
+
+		_, err := deliver(ib, w.handle, delivery("e1"))
+		requireOK(t, err)
+		requireEqual(t, "warnings", len(errorsLogged(logger, "before its commit")), 0)
+
+		for _, id := range []string{"e2", "e3"} {
+			_, err := deliver(ib, middleware.InstantAck(w.handle), delivery(id))
+			requireOK(t, err)
+		}
+
+		requireEqual(t, "warnings", len(errorsLogged(logger, "before its commit")), 1)
+		db.RequireOnce(t, "e1", "e2", "e3")
 	})
 }
 
