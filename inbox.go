@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,8 +17,7 @@ type Inbox struct {
 
 	repo      *repository
 	repeating atomic.Bool // the last event looked at had been handled before
-	sharedIDs sync.Once   // warned of outputs with one event id
-	earlyAck  sync.Once   // warned of acks before the commit
+	warned    warnings
 }
 
 // New returns an inbox on a database. It does not connect: missing tables show at the first message as

@@ -158,16 +158,6 @@ func (ib *Inbox) failed(msg *message.Message, ev Event, err error) {
 	}
 }
 
-// warnOfEarlyAck says, once, that messages are acked before the commit: they are lost if it fails.
-func (ib *Inbox) warnOfEarlyAck(s *scope) {
-	if acked(s.msg) {
-		ib.earlyAck.Do(func() {
-			ib.logger.Error("Inbox saw a message acked before its commit; leave the ack to the router",
-				errors.New("a handler acks by itself, or InstantAck is inside of the inbox"), fieldsOf(s.event))
-		})
-	}
-}
-
 // committed runs what waited for the commit.
 func (ib *Inbox) committed(s *scope) {
 	ctx := context.WithoutCancel(context.WithValue(s.msg.Context(), scopeKey{}, s))

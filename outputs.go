@@ -36,26 +36,6 @@ func (ib *Inbox) keepOutputs(ctx context.Context, s *scope, outputs []*message.M
 	return outputs, nil
 }
 
-// warnOfSharedIDs says, once, that a handler returns several messages with one event id, as copies of the incoming message
-// have it: the next inbox takes them for one event and handles only the first.
-func (ib *Inbox) warnOfSharedIDs(s *scope, outputs []*message.Message) {
-	ids := make(map[string]bool, len(outputs))
-
-	for _, output := range outputs {
-		id := defaultEventID(output)
-		if id != "" && ids[id] {
-			ib.sharedIDs.Do(func() {
-				ib.logger.Error("Inbox saw a handler return several messages with one event id, of which the next inbox handles one",
-					fmt.Errorf("event id %q: remove its metadata from copies of the incoming message", printable(id)), fieldsOf(s.event))
-			})
-
-			return
-		}
-
-		ids[id] = true
-	}
-}
-
 func (ib *Inbox) publishInTx(ctx context.Context, s *scope, outputs []*message.Message) error {
 	topic := message.PublishTopicFromCtx(ctx)
 	if topic == "" {

@@ -1,0 +1,44 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// warnings are about what the inbox sees users do and cannot mend. Each is logged once.
+type warnings struct {
+	earlyAck, sharedIDs sync.Once
+}
+
+// warnOfEarlyAck says, once, that messages are acked before the commit: they are lost if it fails.
+func (ib *Inbox) warnOfEarlyAck(s *scope) {
+	if acked(s.msg) {
+		ib.warned.earlyAck.Do(func() {
+			ib.logger.Error("Inbox saw a message acked before its commit; leave the ack to the router",
+				errors.New("a handler acks by itself, or InstantAck is inside of the inbox"), fieldsOf(s.event))
+		})
+	}
+}
+
+// warnOfSharedIDs says, once, that a handler returns several messages with one event id, as copies of the incoming message
+// have it: the next inbox takes them for one event and handles only the first.
+func (ib *Inbox) warnOfSharedIDs(s *scope, outputs []*message.Message) {
+	ids := make(map[string]bool, len(outputs))
+
+	for _, output := range outputs {
+		id := defaultEventID(output)
+		if id != "" && ids[id] {
+			ib.warned.sharedIDs.Do(func() {
+				ib.logger.Error("Inbox saw a handler return several messages with one event id, of which the next inbox handles one",
+					fmt.Errorf("event id %q: remove its metadata from copies of the incoming message", printable(id)), fieldsOf(s.event))
+			})
+
+			return
+		}
+
+		ids[id] = true
+	}
+}
