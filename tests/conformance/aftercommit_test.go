@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -28,18 +29,18 @@ func TestAfterCommit(t *testing.T) {
 
 					ran = append(ran, name)
 				})
-				requireEqual(t, "registered", registered, true)
+				require.Equal(t, "registered", registered, true)
 			}
 
-			requireEqual(t, "ran within the handler", len(ran), 0)
+			require.Equal(t, "ran within the handler", len(ran), 0)
 
 			return nil, nil
 		}
 
 		for range 2 {
 			_, err := deliver(ib, w.handle, delivery("e1"))
-			requireOK(t, err)
-			requireEqual(t, "order", ran, []string{"first", "second", "third"})
+			require.OK(t, err)
+			require.Equal(t, "order", ran, []string{"first", "second", "third"})
 		}
 	})
 
@@ -89,27 +90,27 @@ func TestAfterCommit(t *testing.T) {
 
 			return nil, nil
 		}, delivery("e1"))
-		requireOK(t, err)
-		requireEqual(t, "ran", ran, []string{"before", "inside", "after"})
+		require.OK(t, err)
+		require.Equal(t, "ran", ran, []string{"before", "inside", "after"})
 	})
 
 	forEachEngine(t, "reports false where nothing will run", func(t *testing.T, db *testdb.DB) {
 		nothing := func(context.Context) { t.Error("ran") }
-		requireEqual(t, "outside an inbox", inbox.AfterCommit(context.Background(), nothing), false)
+		require.Equal(t, "outside an inbox", inbox.AfterCommit(context.Background(), nothing), false)
 
 		var handlers context.Context
 
 		_, err := deliver(newInbox(t, db), func(msg *message.Message) ([]*message.Message, error) {
 			handlers = msg.Context()
-			requireEqual(t, "nil function", inbox.AfterCommit(handlers, nil), false)
+			require.Equal(t, "nil function", inbox.AfterCommit(handlers, nil), false)
 			inbox.AfterCommit(handlers, func(ctx context.Context) {
-				requireEqual(t, "within AfterCommit", inbox.AfterCommit(ctx, nothing), false)
+				require.Equal(t, "within AfterCommit", inbox.AfterCommit(ctx, nothing), false)
 			})
 
 			return nil, nil
 		}, delivery("e1"))
-		requireOK(t, err)
-		requireEqual(t, "after the handler", inbox.AfterCommit(handlers, nothing), false)
+		require.OK(t, err)
+		require.Equal(t, "after the handler", inbox.AfterCommit(handlers, nothing), false)
 	})
 
 	forEachEngine(t, "context has the message's values, no cancellation and no transaction", func(t *testing.T, db *testdb.DB) {
@@ -123,7 +124,7 @@ func TestAfterCommit(t *testing.T) {
 
 		ran := false
 
-		_, err := deliver(newInbox(t, db, inbox.WithTxTimeout(patience)), func(msg *message.Message) ([]*message.Message, error) {
+		_, err := deliver(newInbox(t, db, inbox.WithTxTimeout(require.Patience)), func(msg *message.Message) ([]*message.Message, error) {
 			inbox.AfterCommit(msg.Context(), func(ctx context.Context) {
 				ran = true
 
@@ -131,18 +132,18 @@ func TestAfterCommit(t *testing.T) {
 				_, inTx := inbox.TxFromContext(ctx)
 				ev, _ := inbox.EventFromContext(ctx)
 
-				requireOK(t, ctx.Err())
-				requireEqual(t, "has a deadline", bounded, false)
-				requireEqual(t, "has a transaction", inTx, false)
-				requireEqual(t, "value", ctx.Value(key{}), any("value"))
-				requireEqual(t, "event", ev.ID, "e1")
+				require.OK(t, ctx.Err())
+				require.Equal(t, "has a deadline", bounded, false)
+				require.Equal(t, "has a transaction", inTx, false)
+				require.Equal(t, "value", ctx.Value(key{}), any("value"))
+				require.Equal(t, "event", ev.ID, "e1")
 			})
 			cancel()
 
 			return nil, nil
 		}, msg)
-		requireOK(t, err)
-		requireEqual(t, "ran", ran, true)
+		require.OK(t, err)
+		require.Equal(t, "ran", ran, true)
 	})
 
 	forEachEngine(t, "a panic stops no other function and does not fail the message", func(t *testing.T, db *testdb.DB) {
@@ -157,9 +158,9 @@ func TestAfterCommit(t *testing.T) {
 		}
 
 		outputs, err := deliver(newInbox(t, db), registering, delivery("e1"))
-		requireOK(t, err)
-		requireEqual(t, "functions that ran", ran, 2)
-		requireEqual(t, "outputs", uuids(outputs), []string{"o1"})
+		require.OK(t, err)
+		require.Equal(t, "functions that ran", ran, 2)
+		require.Equal(t, "outputs", uuids(outputs), []string{"o1"})
 		db.RequireOnce(t, "e1")
 	})
 }

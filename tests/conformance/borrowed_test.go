@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -31,7 +32,7 @@ func TestBorrowedMessage(t *testing.T) {
 		forEachEngine(t, "stays the same event when a handler changes it and "+name, func(t *testing.T, db *testdb.DB) {
 			ib, w := newInbox(t, db), newWorker(db)
 			w.then = func(run int, msg *message.Message) ([]*message.Message, error) {
-				requireEqual(t, "payload", string(msg.Payload), "payload of e1")
+				require.Equal(t, "payload", string(msg.Payload), "payload of e1")
 				spoil(msg)
 
 				if run == 1 {
@@ -47,10 +48,10 @@ func TestBorrowedMessage(t *testing.T) {
 			for range 3 {
 				_, err := deliver(ib, w.handle, msg)
 				if err != nil {
-					requireErrorIs(t, err, failure)
+					require.ErrorIs(t, err, failure)
 				}
 
-				requireEqual(t, "message is as it was", msg.Equals(want), true)
+				require.Equal(t, "message is as it was", msg.Equals(want), true)
 			}
 
 			db.RequireOnce(t, "e1")
@@ -61,7 +62,7 @@ func TestBorrowedMessage(t *testing.T) {
 	forEachPostgres(t, "is whole again when an attempt is repeated", func(t *testing.T, db *testdb.DB) {
 		ib, w := newInbox(t, db), newWorker(db)
 		w.then = func(run int, msg *message.Message) ([]*message.Message, error) {
-			requireEqual(t, "payload", string(msg.Payload), "payload of e1")
+			require.Equal(t, "payload", string(msg.Payload), "payload of e1")
 			spoil(msg)
 
 			if run == 1 {
@@ -72,7 +73,7 @@ func TestBorrowedMessage(t *testing.T) {
 		}
 
 		_, err := deliver(ib, w.handle, delivery("e1"))
-		requireOK(t, err)
+		require.OK(t, err)
 		w.requireRuns(t, 2)
 		db.RequireOnce(t, "e1")
 	})
@@ -90,17 +91,17 @@ func TestBorrowedMessage(t *testing.T) {
 		msg := delivery("e1")
 
 		first, err := deliver(ib, w.handle, msg)
-		requireOK(t, err)
+		require.OK(t, err)
 
 		again, err := deliver(ib, w.handle, msg)
-		requireOK(t, err)
+		require.OK(t, err)
 
 		want := message.NewMessage("changed", []byte("changed"))
 		want.Metadata.Set("changed", "yes")
 
 		for _, outputs := range [][]*message.Message{first, again} {
-			requireEqual(t, "outputs", len(outputs), 1)
-			requireEqual(t, "output is what the handler made of it", outputs[0].Equals(want), true)
+			require.Equal(t, "outputs", len(outputs), 1)
+			require.Equal(t, "output is what the handler made of it", outputs[0].Equals(want), true)
 		}
 
 		w.requireRuns(t, 1)
@@ -115,8 +116,8 @@ func TestBorrowedMessage(t *testing.T) {
 
 			return nil, failure
 		}, delivery("e1"))
-		requireErrorIs(t, err, failure)
-		requireEqual(t, "reports", len(errorsLogged(logger, "lost")), 1)
+		require.ErrorIs(t, err, failure)
+		require.Equal(t, "reports", len(errorsLogged(logger, "lost")), 1)
 	})
 }
 
@@ -128,15 +129,15 @@ func TestAcksBeforeTheCommitAreWarnedOfOnce(t *testing.T) {
 		ib, w := newInbox(t, db, inbox.WithLogger(logger)), newWorker(db)
 
 		_, err := deliver(ib, w.handle, delivery("e1"))
-		requireOK(t, err)
-		requireEqual(t, "warnings", len(errorsLogged(logger, "before its commit")), 0)
+		require.OK(t, err)
+		require.Equal(t, "warnings", len(errorsLogged(logger, "before its commit")), 0)
 
 		for _, id := range []string{"e2", "e3"} {
 			_, err := deliver(ib, middleware.InstantAck(w.handle), delivery(id))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 
-		requireEqual(t, "warnings", len(errorsLogged(logger, "before its commit")), 1)
+		require.Equal(t, "warnings", len(errorsLogged(logger, "before its commit")), 1)
 		db.RequireOnce(t, "e1", "e2", "e3")
 	})
 }
@@ -157,22 +158,22 @@ func TestOutputsWithOneEventIDAreWarnedOfOnce(t *testing.T) {
 
 		for _, id := range []string{"e1", "e2"} {
 			outputs, err := deliver(ib, split, delivery(id))
-			requireOK(t, err)
-			requireEqual(t, "outputs", len(outputs), 2)
+			require.OK(t, err)
+			require.Equal(t, "outputs", len(outputs), 2)
 		}
 
-		requireEqual(t, "warnings", len(errorsLogged(logger, "event id")), 0) // only their UUIDs identify them
+		require.Equal(t, "warnings", len(errorsLogged(logger, "event id")), 0) // only their UUIDs identify them
 
 		for _, id := range []string{"e3", "e4"} {
 			msg := delivery(id)
 			msg.Metadata.Set("event_id", id)
 
 			outputs, err := deliver(ib, split, msg)
-			requireOK(t, err)
-			requireEqual(t, "outputs", len(outputs), 2)
+			require.OK(t, err)
+			require.Equal(t, "outputs", len(outputs), 2)
 		}
 
-		requireEqual(t, "warnings", len(errorsLogged(logger, "event id")), 1)
+		require.Equal(t, "warnings", len(errorsLogged(logger, "event id")), 1)
 	})
 }
 
@@ -201,7 +202,7 @@ func TestInTxThatIsStillRunningIsNotCommitted(t *testing.T) {
 
 			return nil, nil
 		}, delivery("e1"))
-		requireErrorNames(t, err, "InTx")
+		require.ErrorNames(t, err, "InTx")
 		db.RequireOnce(t)
 		requireRecorded(t, db, 0)
 

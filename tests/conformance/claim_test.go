@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -21,7 +22,7 @@ func TestClaim(t *testing.T) {
 
 		for range 3 {
 			_, err := deliver(ib, w.handle, delivery("e1"))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 
 		w.requireRuns(t, 1)
@@ -37,16 +38,16 @@ func TestClaim(t *testing.T) {
 		msg.Metadata.Set("event_type", "OrderPlaced")
 
 		_, err := deliver(ib, newWorker(db).handle, msg)
-		requireOK(t, err)
+		require.OK(t, err)
 
-		requireEqual(t, "matching rows", db.Int(t, "SELECT count(*) FROM "+db.Table("inbox")+` WHERE consumer = 'billing'
+		require.Equal(t, "matching rows", db.Int(t, "SELECT count(*) FROM "+db.Table("inbox")+` WHERE consumer = 'billing'
 			AND source = 'shop' AND event_id = 'e1' AND event_type = 'OrderPlaced'
 			AND received_at IS NOT NULL AND processed_at IS NOT NULL`), 1)
 
 		var received, processed time.Time
 
 		err = db.QueryRowContext(t.Context(), "SELECT received_at, processed_at FROM "+db.Table("inbox")).Scan(&received, &processed)
-		requireOK(t, err)
+		require.OK(t, err)
 
 		for _, at := range []time.Time{received, processed} {
 			if ago := time.Since(at); ago < -time.Minute || ago > time.Minute {
@@ -88,7 +89,7 @@ func TestClaim(t *testing.T) {
 				msg.Metadata.Set("event_source", source)
 
 				_, err := deliver(ib, h, msg)
-				requireOK(t, err)
+				require.OK(t, err)
 			}
 		}
 
@@ -120,7 +121,7 @@ func TestClaim(t *testing.T) {
 
 		for range 2 { // as after a restart
 			_, err := deliver(newInbox(t, db), w.handle, delivery("e1"))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 
 		db.RequireOnce(t, "e1")
@@ -133,19 +134,19 @@ func TestClaim(t *testing.T) {
 
 			for _, id := range before {
 				_, err := deliver(ib, w.handle, delivery(id))
-				requireOK(t, err)
+				require.OK(t, err)
 			}
 
 			db.Exec(t, "ALTER TABLE "+db.Table("inbox")+" RENAME TO away")
 
 			_, err := deliver(ib, w.handle, delivery("e1"))
-			requireErrorIs(t, err, inbox.ErrNotMigrated)
+			require.ErrorIs(t, err, inbox.ErrNotMigrated)
 
 			db.Exec(t, "ALTER TABLE "+db.Table("away")+" RENAME TO inbox")
 
 			for range 2 {
 				_, err = deliver(ib, w.handle, delivery("e1"))
-				requireOK(t, err)
+				require.OK(t, err)
 			}
 
 			db.RequireOnce(t, "e0", "e1")
@@ -191,8 +192,8 @@ func TestClaimCost(t *testing.T) {
 			for range 3 {
 				spy.forget()
 				s.publish(t, "orders", delivery("e1"))
-				requireEqual(t, "statements on the ledger", len(spy.queries(db.Table("inbox"))), 1)
-				requireEqual(t, "statements on the outputs", len(spy.queries("inbox_outputs")), 0)
+				require.Equal(t, "statements on the ledger", len(spy.queries(db.Table("inbox"))), 1)
+				require.Equal(t, "statements on the outputs", len(spy.queries("inbox_outputs")), 0)
 			}
 
 			w.requireRuns(t, 1)
@@ -206,7 +207,7 @@ func TestClaimCost(t *testing.T) {
 
 		for range 3 {
 			_, err := deliver(ib, w.handle, delivery("e1"))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 
 		w.requireRuns(t, 1)
@@ -219,8 +220,8 @@ func TestClaimCost(t *testing.T) {
 
 		for _, id := range []string{"e1", "e1", "e2", "e2"} {
 			_, err := deliver(ib, w.handle, delivery(id))
-			requireOK(t, err)
-			requireOK(t, db.PingContext(context.Background()))
+			require.OK(t, err)
+			require.OK(t, db.PingContext(context.Background()))
 		}
 
 		db.RequireOnce(t, "e1", "e2")
@@ -233,12 +234,12 @@ func TestClaimCost(t *testing.T) {
 
 		for range 3 {
 			_, err := deliver(ib, w.handle, delivery("e1"))
-			requireOK(t, err)
+			require.OK(t, err)
 
 			_, _ = deliver(ib, failure.handle, delivery("e2"))
 		}
 
-		requireEqual(t, "updates and deletes", db.Int(t, `SELECT coalesce(sum(n_tup_upd + n_tup_del), 0)
+		require.Equal(t, "updates and deletes", db.Int(t, `SELECT coalesce(sum(n_tup_upd + n_tup_del), 0)
 			+ coalesce((SELECT sum(n_tup_upd + n_tup_del) FROM pg_stat_xact_user_tables WHERE schemaname = $1), 0)
 			FROM pg_stat_user_tables WHERE schemaname = $1`, db.Schema), 0)
 		db.RequireOnce(t, "e1", "e2")
@@ -254,10 +255,10 @@ func testFreshCost(t *testing.T, db *testdb.DB, sent func() []string) {
 		sent()
 
 		_, err := deliver(ib, returning(db, outputs...).handle, delivery(id))
-		requireOK(t, err)
+		require.OK(t, err)
 
 		got := sent()
-		requireEqual(t, "number of statements "+strings.Join(got, "; "), len(got), len(want))
+		require.Equal(t, "number of statements "+strings.Join(got, "; "), len(got), len(want))
 
 		for i, beginning := range want {
 			if !strings.HasPrefix(strings.ToUpper(got[i]), strings.ToUpper(beginning)) {
@@ -267,7 +268,7 @@ func testFreshCost(t *testing.T, db *testdb.DB, sent func() []string) {
 	}
 
 	_, err := deliver(ib, newWorker(db).handle, delivery("prepares"))
-	requireOK(t, err)
+	require.OK(t, err)
 
 	claim, write := "INSERT INTO "+db.Table("inbox")+" ", insertEffect(db)
 	requireSent("e1", nil, "BEGIN", claim, write, "COMMIT")
@@ -281,7 +282,7 @@ func testDuplicateTakesNoXID(t *testing.T, db *testdb.DB) {
 	ib, w := newInbox(t, db), newWorker(db)
 	handle := func(id string) {
 		_, err := deliver(ib, w.handle, delivery(id))
-		requireOK(t, err)
+		require.OK(t, err)
 	}
 	next := func() int { return db.Int(t, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint") }
 
@@ -293,7 +294,7 @@ func testDuplicateTakesNoXID(t *testing.T, db *testdb.DB) {
 		handle("x1")
 	}
 
-	requireEqual(t, "next transaction id after 20 duplicates", next(), before)
+	require.Equal(t, "next transaction id after 20 duplicates", next(), before)
 	handle("x2")
-	requireEqual(t, "next transaction id after a fresh event", next(), before+1)
+	require.Equal(t, "next transaction id after a fresh event", next(), before+1)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -37,7 +38,7 @@ func deliverTogether(n int, ib *inbox.Inbox, h message.HandlerFunc, id string) e
 // awaitClaim returns once n claims were sent and none of them was answered.
 func awaitClaim(t testing.TB, db *testdb.DB, spy *spy, n int) {
 	t.Helper()
-	eventually(t, "claims wait", func() bool { return spy.running("INSERT INTO "+db.Table("inbox")) == n })
+	require.Eventually(t, "claims wait", func() bool { return spy.running("INSERT INTO "+db.Table("inbox")) == n })
 }
 
 // gate is a handler that waits, inside its transaction, for what the test has it return.
@@ -64,7 +65,7 @@ func TestConcurrentDuplicates(t *testing.T) {
 	forEachEngine(t, "32 deliveries of one event at once have one effect", func(t *testing.T, db *testdb.DB) {
 		ib, w := newInbox(t, db), newWorker(db)
 
-		requireOK(t, deliverTogether(32, ib, w.handle, "e1"))
+		require.OK(t, deliverTogether(32, ib, w.handle, "e1"))
 		w.requireRuns(t, 1)
 		db.RequireOnce(t, "e1")
 	})
@@ -74,16 +75,16 @@ func TestConcurrentDuplicates(t *testing.T) {
 		ib, first, second := newInbox(t, db), newGate(db), newWorker(db)
 
 		firstDone := deliverAsync(ib, first.handle, delivery("e1"))
-		await(t, "the first handler", first.entered)
+		require.Await(t, "the first handler", first.entered)
 
 		secondDone := deliverAsync(ib, second.handle, delivery("e1"))
 		awaitClaim(t, db, spy, 1)
-		requireEqual(t, "deliveries that ended", len(secondDone), 0)
+		require.Equal(t, "deliveries that ended", len(secondDone), 0)
 
 		first.leave <- nil
 
-		requireOK(t, await(t, "the first", firstDone).err)
-		requireOK(t, await(t, "the second", secondDone).err)
+		require.OK(t, require.Await(t, "the first", firstDone).err)
+		require.OK(t, require.Await(t, "the second", secondDone).err)
 		second.requireRuns(t, 0)
 		db.RequireOnce(t, "e1")
 	})
@@ -94,15 +95,15 @@ func TestConcurrentDuplicates(t *testing.T) {
 		failure := errors.New("failed")
 
 		firstDone := deliverAsync(ib, first.handle, delivery("e1"))
-		await(t, "the first handler", first.entered)
+		require.Await(t, "the first handler", first.entered)
 
 		secondDone := deliverAsync(ib, second.handle, delivery("e1"))
 		awaitClaim(t, db, spy, 1)
 
 		first.leave <- failure
 
-		requireErrorIs(t, await(t, "the first", firstDone).err, failure)
-		requireOK(t, await(t, "the second", secondDone).err)
+		require.ErrorIs(t, require.Await(t, "the first", firstDone).err, failure)
+		require.OK(t, require.Await(t, "the second", secondDone).err)
 		second.requireRuns(t, 1)
 		db.RequireOnce(t, "e1")
 	})
@@ -112,18 +113,18 @@ func TestConcurrentDuplicates(t *testing.T) {
 		first, second := newGate(db), newWorker(db)
 
 		firstDone := deliverAsync(newInbox(t, db), first.handle, delivery("e1"))
-		await(t, "the first handler", first.entered)
+		require.Await(t, "the first handler", first.entered)
 
 		other, err := inbox.New(db.DB, db.Engine.Dialect, inbox.WithTable(db.Inbox()), consumer(billing))
-		requireOK(t, err)
+		require.OK(t, err)
 
 		secondDone := deliverAsync(other, second.handle, delivery("e1"))
 		awaitClaim(t, db, spy, 1)
 
 		first.leave <- nil
 
-		requireOK(t, await(t, "the first", firstDone).err)
-		requireOK(t, await(t, "the second", secondDone).err)
+		require.OK(t, require.Await(t, "the first", firstDone).err)
+		require.OK(t, require.Await(t, "the second", secondDone).err)
 		db.RequireOnce(t, "e1")
 	})
 
@@ -131,13 +132,13 @@ func TestConcurrentDuplicates(t *testing.T) {
 		ib, first, second := newInbox(t, db), newGate(db), newWorker(db)
 
 		firstDone := deliverAsync(ib, first.handle, delivery("e1"))
-		await(t, "the first handler", first.entered)
+		require.Await(t, "the first handler", first.entered)
 
-		requireOK(t, await(t, "the second", deliverAsync(ib, second.handle, delivery("e2"))).err)
+		require.OK(t, require.Await(t, "the second", deliverAsync(ib, second.handle, delivery("e2"))).err)
 
 		first.leave <- nil
 
-		requireOK(t, await(t, "the first", firstDone).err)
+		require.OK(t, require.Await(t, "the first", firstDone).err)
 		db.RequireOnce(t, "e1", "e2")
 	})
 
@@ -147,7 +148,7 @@ func TestConcurrentDuplicates(t *testing.T) {
 				ib, w := newInbox(t, db, inbox.WithTxOptions(&sql.TxOptions{Isolation: level})), newWorker(db)
 
 				for _, id := range []string{"e1", "e2", "e3"} {
-					requireOK(t, deliverTogether(16, ib, w.handle, id))
+					require.OK(t, deliverTogether(16, ib, w.handle, id))
 				}
 
 				db.RequireOnce(t, "e1", "e2", "e3")
@@ -159,15 +160,15 @@ func TestConcurrentDuplicates(t *testing.T) {
 			first, second := newGate(db), newWorker(db)
 
 			firstDone := deliverAsync(ib, first.handle, delivery("e1"))
-			await(t, "the first handler", first.entered)
+			require.Await(t, "the first handler", first.entered)
 
 			secondDone := deliverAsync(ib, second.handle, delivery("e1"))
 			awaitClaim(t, db, spy, 1)
 
 			first.leave <- nil
 
-			requireOK(t, await(t, "the first", firstDone).err)
-			requireOK(t, await(t, "the second", secondDone).err)
+			require.OK(t, require.Await(t, "the first", firstDone).err)
+			require.OK(t, require.Await(t, "the second", secondDone).err)
 			second.requireRuns(t, 0)
 			db.RequireOnce(t, "e1")
 		})

@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -16,19 +17,19 @@ func TestContext(t *testing.T) {
 	forEachEngine(t, "has the transaction, the same one with sqlx around it, and the event", func(t *testing.T, db *testdb.DB) {
 		_, err := deliver(newInbox(t, db), func(msg *message.Message) ([]*message.Message, error) {
 			tx, ok := inbox.TxFromContext(msg.Context())
-			requireEqual(t, "has a transaction", ok, true)
+			require.Equal(t, "has a transaction", ok, true)
 
 			sqlxTx, ok := inbox.SqlxTxFromContext(msg.Context())
-			requireEqual(t, "has a sqlx transaction", ok, true)
-			requireEqual(t, "same transaction", sqlxTx.Tx == tx, true)
+			require.Equal(t, "has a sqlx transaction", ok, true)
+			require.Equal(t, "same transaction", sqlxTx.Tx == tx, true)
 
 			ev, ok := inbox.EventFromContext(msg.Context())
-			requireEqual(t, "has an event", ok, true)
-			requireEqual(t, "event", ev, inbox.Event{Consumer: billing, Source: "shop", ID: "e1", Type: "OrderPlaced"})
+			require.Equal(t, "has an event", ok, true)
+			require.Equal(t, "event", ev, inbox.Event{Consumer: billing, Source: "shop", ID: "e1", Type: "OrderPlaced"})
 
 			return nil, nil
 		}, &message.Message{UUID: "e1", Metadata: message.Metadata{"event_source": "shop", "event_type": "OrderPlaced"}})
-		requireOK(t, err)
+		require.OK(t, err)
 	})
 
 	forEachEngine(t, "sqlx binds names for the engine", func(t *testing.T, db *testdb.DB) {
@@ -39,25 +40,25 @@ func TestContext(t *testing.T) {
 
 			_, err := tx.NamedExecContext(msg.Context(), "INSERT INTO "+db.Table("effects")+" (event, note) VALUES (:event, :note)",
 				[]row{{"e1", "first"}, {"e2", "second"}})
-			requireOK(t, err)
+			require.OK(t, err)
 
 			rows, err := tx.NamedQuery("SELECT event, note FROM "+db.Table("effects")+" WHERE note = :note", map[string]any{"note": "second"})
-			requireOK(t, err)
+			require.OK(t, err)
 
 			var got row
 
-			requireEqual(t, "has a row", rows.Next(), true)
-			requireOK(t, rows.StructScan(&got))
-			requireEqual(t, "row", got, row{"e2", "second"})
-			requireOK(t, rows.Close())
+			require.Equal(t, "has a row", rows.Next(), true)
+			require.OK(t, rows.StructScan(&got))
+			require.Equal(t, "row", got, row{"e2", "second"})
+			require.OK(t, rows.Close())
 
 			var n int
-			requireOK(t, tx.Get(&n, tx.Rebind("SELECT count(*) FROM "+db.Table("effects")+" WHERE event = ?"), "e1"))
-			requireEqual(t, "rebound count", n, 1)
+			require.OK(t, tx.Get(&n, tx.Rebind("SELECT count(*) FROM "+db.Table("effects")+" WHERE event = ?"), "e1"))
+			require.Equal(t, "rebound count", n, 1)
 
 			return nil, nil
 		}, delivery("e1"))
-		requireOK(t, err)
+		require.OK(t, err)
 		db.RequireOnce(t, "e1", "e2")
 	})
 
@@ -87,7 +88,7 @@ func TestContext(t *testing.T) {
 
 			return nil, nil
 		}, delivery("e1"))
-		requireOK(t, err)
+		require.OK(t, err)
 		requireNone(handlers)
 	})
 
@@ -96,11 +97,11 @@ func TestContext(t *testing.T) {
 
 		ib := newInbox(t, db)
 		inside := func(msg *message.Message) ([]*message.Message, error) {
-			ctx, cancel := context.WithTimeout(msg.Context(), patience) // as Watermill's Timeout does
+			ctx, cancel := context.WithTimeout(msg.Context(), require.Patience) // as Watermill's Timeout does
 			defer cancel()
 
 			msg.SetContext(ctx)
-			requireEqual(t, "value", msg.Context().Value(key{}), any("value"))
+			require.Equal(t, "value", msg.Context().Value(key{}), any("value"))
 
 			return newWorker(db).handle(msg)
 		}
@@ -110,7 +111,7 @@ func TestContext(t *testing.T) {
 			msg.SetContext(context.WithValue(context.Background(), key{}, "value"))
 
 			_, err := deliver(ib, inside, msg)
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 
 		db.RequireOnce(t, "e1")

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -109,22 +110,22 @@ func (w *worker) handle(msg *message.Message) ([]*message.Message, error) {
 
 func (w *worker) requireRuns(t testing.TB, want int) {
 	t.Helper()
-	requireEqual(t, "runs of the handler", int(w.runs.Load()), want)
+	require.Equal(t, "runs of the handler", int(w.runs.Load()), want)
 }
 
 // requireRecorded fails unless the ledger has this many rows.
 func requireRecorded(t testing.TB, db *testdb.DB, want int) {
 	t.Helper()
-	requireEqual(t, "recorded events", db.Int(t, "SELECT count(*) FROM "+db.Table("inbox")), want)
+	require.Equal(t, "recorded events", db.Int(t, "SELECT count(*) FROM "+db.Table("inbox")), want)
 }
 
 func requireStoredOutputs(t testing.TB, db *testdb.DB, want int) {
 	t.Helper()
-	requireEqual(t, "events with stored outputs", db.Int(t, "SELECT count(*) FROM "+db.Table("inbox_outputs")), want)
+	require.Equal(t, "events with stored outputs", db.Int(t, "SELECT count(*) FROM "+db.Table("inbox_outputs")), want)
 }
 
 // requireIdle fails when a connection is still in use, as it is by a transaction that was not ended.
 func requireIdle(t testing.TB, db *testdb.DB) {
 	t.Helper()
-	eventually(t, "no connection is in use", func() bool { return db.Stats().InUse == 0 })
+	require.Eventually(t, "no connection is in use", func() bool { return db.Stats().InUse == 0 })
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -76,7 +77,7 @@ func testEnding(t *testing.T, db *testdb.DB, end func(*sql.Tx, func() error) err
 		}
 
 		tx, _ := inbox.TxFromContext(msg.Context())
-		requireOK(t, end(tx, func() error { return effect(db, msg.Context()) }))
+		require.OK(t, end(tx, func() error { return effect(db, msg.Context()) }))
 
 		return leave()
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -32,14 +33,14 @@ func TestFailure(t *testing.T) {
 		ib, w := newInbox(t, db), failing(db, errors.New("failed"))
 
 		outputs, err := deliver(ib, w.handle, delivery("e1"))
-		requireErrorNames(t, err, "failed")
-		requireEqual(t, "outputs", len(outputs), 0)
+		require.ErrorNames(t, err, "failed")
+		require.Equal(t, "outputs", len(outputs), 0)
 		db.RequireOnce(t)
 		requireRecorded(t, db, 0)
 
 		for range 2 {
 			_, err = deliver(ib, w.handle, delivery("e1"))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 
 		w.requireRuns(t, 2)
@@ -67,8 +68,8 @@ func TestFailure(t *testing.T) {
 		}
 
 		outputs, err := deliver(ib, h, delivery("e1"))
-		requireErrorNames(t, err, "failed")
-		requireEqual(t, "outputs", len(outputs), 0)
+		require.ErrorNames(t, err, "failed")
+		require.Equal(t, "outputs", len(outputs), 0)
 		requireStoredOutputs(t, db, 0)
 	})
 
@@ -94,7 +95,7 @@ func TestFailure(t *testing.T) {
 		requireRecorded(t, db, 0)
 
 		_, err := deliver(ib, w.handle, delivery("e1"))
-		requireOK(t, err)
+		require.OK(t, err)
 		db.RequireOnce(t, "e1")
 	})
 
@@ -116,18 +117,18 @@ func TestFailure(t *testing.T) {
 			_, _ = deliver(ib, w.handle, delivery("e1"))
 		}()
 
-		await(t, "the goroutine to exit", ended)
+		require.Await(t, "the goroutine to exit", ended)
 		requireIdle(t, db)
 		requireRecorded(t, db, 0)
 
 		_, err := deliver(ib, w.handle, delivery("e1"))
-		requireOK(t, err)
+		require.OK(t, err)
 		db.RequireOnce(t, "e1")
 	})
 
 	// watermill 696, 467
 	forEachEngine(t, "the message keeps its own context after success, failure and panic", func(t *testing.T, db *testdb.DB) {
-		ib := newInbox(t, db, inbox.WithTxTimeout(patience))
+		ib := newInbox(t, db, inbox.WithTxTimeout(require.Patience))
 		ctx, cancel := context.WithCancel(context.Background())
 
 		defer cancel()
@@ -145,7 +146,7 @@ func TestFailure(t *testing.T) {
 				t.Errorf("%s: the message has another context", id)
 			}
 
-			requireOK(t, msg.Context().Err())
+			require.OK(t, msg.Context().Err())
 		}
 	})
 
@@ -157,14 +158,14 @@ func TestFailure(t *testing.T) {
 
 		w := newWorker(db)
 		w.then = func(_ int, msg *message.Message) ([]*message.Message, error) {
-			requireErrorIs(t, msg.Context().Err(), context.Canceled) // the handler may look and stop
+			require.ErrorIs(t, msg.Context().Err(), context.Canceled) // the handler may look and stop
 
 			return message.Messages{delivery("o1")}, nil
 		}
 
 		outputs, err := deliver(newInbox(t, db), w.handle, msg)
-		requireOK(t, err)
-		requireEqual(t, "outputs", uuids(outputs), []string{"o1"})
+		require.OK(t, err)
+		require.Equal(t, "outputs", uuids(outputs), []string{"o1"})
 		db.RequireOnce(t, "e1")
 	})
 
@@ -187,7 +188,7 @@ func TestFailure(t *testing.T) {
 		}
 
 		_, err := deliver(newInbox(t, db), h, msg)
-		requireOK(t, err)
+		require.OK(t, err)
 		db.RequireOnce(t, "e1", "after")
 	})
 
@@ -207,7 +208,7 @@ func TestFailure(t *testing.T) {
 			}
 
 			_, err := db.ExecContext(msg.Context(), "SELECT pg_terminate_backend($1)", pid)
-			eventually(t, "the server process is gone", func() bool {
+			require.Eventually(t, "the server process is gone", func() bool {
 				return db.Int(t, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 0
 			})
 
@@ -222,7 +223,7 @@ func TestFailure(t *testing.T) {
 		db.RequireOnce(t)
 
 		_, err = deliver(ib, w.handle, delivery("e1"))
-		requireOK(t, err)
+		require.OK(t, err)
 		db.RequireOnce(t, "e1")
 	})
 }
@@ -246,15 +247,15 @@ func TestSkip(t *testing.T) {
 			}
 
 			outputs, err := deliver(ib, w.handle, delivery("e1"))
-			requireOK(t, err)
-			requireEqual(t, "outputs", len(outputs), 0)
+			require.OK(t, err)
+			require.Equal(t, "outputs", len(outputs), 0)
 			requireRecorded(t, db, 0)
 			requireStoredOutputs(t, db, 0)
 			db.RequireOnce(t)
 
 			outputs, err = deliver(ib, w.handle, delivery("e1"))
-			requireOK(t, err)
-			requireEqual(t, "outputs", uuids(outputs), []string{"kept"})
+			require.OK(t, err)
+			require.Equal(t, "outputs", uuids(outputs), []string{"kept"})
 			db.RequireOnce(t, "e1")
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -23,13 +24,13 @@ func TestForget(t *testing.T) {
 		for _, want := range []string{"first", "second"} {
 			for range 2 {
 				outputs, err := deliver(ib, w.handle, delivery("e1"))
-				requireOK(t, err)
-				requireEqual(t, "outputs", uuids(outputs), []string{want})
+				require.OK(t, err)
+				require.Equal(t, "outputs", uuids(outputs), []string{want})
 			}
 
 			known, err := ib.Forget(context.Background(), inbox.Event{Consumer: billing, ID: "e1"})
-			requireOK(t, err)
-			requireEqual(t, "known", known, true)
+			require.OK(t, err)
+			require.Equal(t, "known", known, true)
 			requireRecorded(t, db, 0)
 			requireStoredOutputs(t, db, 0)
 		}
@@ -41,7 +42,7 @@ func TestForget(t *testing.T) {
 		ib, w := newInbox(t, db), returning(db, delivery("o1"))
 
 		_, err := deliver(ib, w.handle, delivery("e1"))
-		requireOK(t, err)
+		require.OK(t, err)
 
 		for _, ev := range []inbox.Event{
 			{Consumer: billing, ID: "e2"},
@@ -50,8 +51,8 @@ func TestForget(t *testing.T) {
 			{Consumer: billing, ID: "e1", Time: time.Now()}, // as WithEventTime would have told
 		} {
 			known, err := ib.Forget(context.Background(), ev)
-			requireOK(t, err)
-			requireEqual(t, "known", known, false)
+			require.OK(t, err)
+			require.Equal(t, "known", known, false)
 		}
 
 		requireRecorded(t, db, 1)
@@ -69,11 +70,11 @@ func TestForget(t *testing.T) {
 
 				return nil, nil
 			}, delivery(id))
-			requireOK(t, err)
+			require.OK(t, err)
 
 			known, err := ib.Forget(context.Background(), seen)
-			requireOK(t, err)
-			requireEqual(t, "known", known, true)
+			require.OK(t, err)
+			require.Equal(t, "known", known, true)
 		}
 
 		requireRecorded(t, db, 0)
@@ -83,15 +84,15 @@ func TestForget(t *testing.T) {
 		ib := newInbox(t, db)
 
 		_, err := ib.Forget(context.Background(), inbox.Event{Consumer: billing})
-		requireErrorIs(t, err, inbox.ErrNoEventID)
+		require.ErrorIs(t, err, inbox.ErrNoEventID)
 
 		_, err = ib.Forget(context.Background(), inbox.Event{ID: "e1"})
-		requireErrorIs(t, err, inbox.ErrNoConsumer)
+		require.ErrorIs(t, err, inbox.ErrNoConsumer)
 
 		bare, err := inbox.New(db.DB, db.Engine.Dialect, inbox.WithTable(db.Schema+".elsewhere"))
-		requireOK(t, err)
+		require.OK(t, err)
 
 		_, err = bare.Forget(context.Background(), inbox.Event{Consumer: billing, ID: "e1"})
-		requireErrorIs(t, err, inbox.ErrNotMigrated)
+		require.ErrorIs(t, err, inbox.ErrNotMigrated)
 	})
 }

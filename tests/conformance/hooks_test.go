@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -40,7 +41,7 @@ func TestHooks(t *testing.T) {
 
 			calls.calls = nil
 			recovered(func() { _, _ = deliver(ib, h, delivery("e1")) })
-			requireEqual(t, "hooks", calls.calls, want)
+			require.Equal(t, "hooks", calls.calls, want)
 		}
 
 		requireTold(failing(db, errors.New("broken")).handle, "failed billing e1: broken")
@@ -67,16 +68,16 @@ func TestHooks(t *testing.T) {
 		}
 
 		_, err := deliver(ib, w.handle, delivery("e1"))
-		requireOK(t, err)
-		requireEqual(t, "retries", states, []string{"e1 40001", "e1 40P01"})
+		require.OK(t, err)
+		require.Equal(t, "retries", states, []string{"e1 40001", "e1 40P01"})
 	})
 
 	forEachEngine(t, "run after the transaction, without the message's cancellation", func(t *testing.T, db *testdb.DB) {
 		check := func(ctx context.Context) {
 			_, inTx := inbox.TxFromContext(ctx)
-			requireEqual(t, "has a transaction", inTx, false)
-			requireEqual(t, "connections in use", db.Stats().InUse, 0)
-			requireOK(t, ctx.Err())
+			require.Equal(t, "has a transaction", inTx, false)
+			require.Equal(t, "connections in use", db.Stats().InUse, 0)
+			require.OK(t, ctx.Err())
 		}
 
 		runs := 0
@@ -96,7 +97,7 @@ func TestHooks(t *testing.T) {
 			_, _ = deliver(ib, w.handle, msg)
 		}
 
-		requireEqual(t, "hooks that ran", runs, 4)
+		require.Equal(t, "hooks that ran", runs, 4)
 	})
 
 	forEachEngine(t, "that are missing or panic change nothing", func(t *testing.T, db *testdb.DB) {
@@ -110,17 +111,17 @@ func TestHooks(t *testing.T) {
 			id := fmt.Sprint("e", i)
 
 			_, err := deliver(ib, w.handle, delivery(id))
-			requireErrorNames(t, err, "failed")
+			require.ErrorNames(t, err, "failed")
 
 			for range 2 {
 				_, err = deliver(ib, w.handle, delivery(id))
-				requireOK(t, err)
+				require.OK(t, err)
 			}
 
 			value := recovered(func() {
 				_, _ = deliver(ib, func(*message.Message) ([]*message.Message, error) { panic("the handler's") }, delivery(id+"panic"))
 			})
-			requireEqual(t, "panic value", value, any("the handler's"))
+			require.Equal(t, "panic value", value, any("the handler's"))
 		}
 
 		db.RequireOnce(t, "e0", "e1")

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -20,7 +21,7 @@ func identified(t testing.TB, ib *inbox.Inbox, msg *message.Message) (ev inbox.E
 
 		return nil, inbox.ErrSkip
 	}, msg)
-	requireOK(t, err)
+	require.OK(t, err)
 
 	return ev
 }
@@ -70,7 +71,7 @@ func TestIdentity(t *testing.T) {
 					want.Type = "from " + chain[i]
 				}
 
-				requireEqual(t, "event", ev, want)
+				require.Equal(t, "event", ev, want)
 			}
 		}
 	})
@@ -88,7 +89,7 @@ func TestIdentity(t *testing.T) {
 		})
 		s.start(t)
 		s.publish(t, "orders", delivery("e1"))
-		requireEqual(t, "event", got, inbox.Event{Consumer: "billing", Source: "orders", ID: "e1"})
+		require.Equal(t, "event", got, inbox.Event{Consumer: "billing", Source: "orders", ID: "e1"})
 	})
 
 	// watermill 184, 192, 265
@@ -97,8 +98,8 @@ func TestIdentity(t *testing.T) {
 
 		for range 2 {
 			outputs, err := deliver(ib, w.handle, delivery(""))
-			requireErrorIs(t, err, inbox.ErrNoEventID)
-			requireEqual(t, "outputs", len(outputs), 0)
+			require.ErrorIs(t, err, inbox.ErrNoEventID)
+			require.Equal(t, "outputs", len(outputs), 0)
 		}
 
 		w.requireRuns(t, 0)
@@ -115,7 +116,7 @@ func TestIdentity(t *testing.T) {
 				msg.Metadata.Set("ce-id", id)
 
 				_, err := deliver(ib, w.handle, msg)
-				requireOK(t, err)
+				require.OK(t, err)
 			}
 		}
 
@@ -127,7 +128,7 @@ func TestIdentity(t *testing.T) {
 			w := newWorker(db)
 
 			_, err := deliver(ib, w.handle, delivery("e1"))
-			requireErrorIs(t, err, inbox.ErrNoConsumer)
+			require.ErrorIs(t, err, inbox.ErrNoConsumer)
 			w.requireRuns(t, 0)
 		}
 
@@ -149,12 +150,12 @@ func TestIdentity(t *testing.T) {
 		}
 
 		for _, c := range []struct{ a, b, id string }{{"1", "2", "1"}, {"", "2", "2"}} {
-			requireEqual(t, "event", identified(t, ib, msg(c.a, c.b)),
+			require.Equal(t, "event", identified(t, ib, msg(c.a, c.b)),
 				inbox.Event{Consumer: "consumer", Source: "source", ID: c.id, Type: "type"})
 		}
 
 		_, err := deliver(ib, newWorker(db).handle, msg("", ""))
-		requireErrorIs(t, err, inbox.ErrNoEventID)
+		require.ErrorIs(t, err, inbox.ErrNoEventID)
 	})
 
 	const (
@@ -173,11 +174,11 @@ func TestIdentity(t *testing.T) {
 		for id, want := range map[string]time.Time{uuidv7: stamp, "order-1": told, "9b2c7c5e-0000-4000-8000-000000000000": told} {
 			msg := delivery(id)
 			msg.Metadata.Set("timed", "yes")
-			requireEqual(t, "time of "+id, identified(t, ib, msg).Time, want)
+			require.Equal(t, "time of "+id, identified(t, ib, msg).Time, want)
 		}
 
-		requireEqual(t, "untimed", identified(t, ib, delivery("order-1")).Time.IsZero(), true)
-		requireEqual(t, "ULID is timed", identified(t, ib, delivery(ulid)).Time.IsZero(), false)
+		require.Equal(t, "untimed", identified(t, ib, delivery("order-1")).Time.IsZero(), true)
+		require.Equal(t, "ULID is timed", identified(t, ib, delivery(ulid)).Time.IsZero(), false)
 	})
 
 	forEachEngine(t, "the stored key is KeyOf the event", func(t *testing.T, db *testdb.DB) {
@@ -187,7 +188,7 @@ func TestIdentity(t *testing.T) {
 			ev := identified(t, ib, delivery(id))
 
 			_, err := deliver(ib, newWorker(db).handle, delivery(id))
-			requireOK(t, err)
+			require.OK(t, err)
 
 			var arg any = inbox.KeyOf(ev).String()
 			if db.Engine.Dialect == inbox.SQLite {
@@ -195,7 +196,7 @@ func TestIdentity(t *testing.T) {
 				arg = key[:]
 			}
 
-			requireEqual(t, "rows with the key of "+id,
+			require.Equal(t, "rows with the key of "+id,
 				db.Int(t, "SELECT count(*) FROM "+db.Table("inbox")+" WHERE key = $1 AND event_id = '"+id+"'", arg), 1)
 		}
 	})
@@ -208,7 +209,7 @@ func TestIdentity(t *testing.T) {
 
 		for _, when := range []time.Time{stamp, stamp.Add(time.Microsecond), stamp.Local(), stamp.Add(time.Millisecond)} {
 			_, err := deliver(at(when), w.handle, delivery("order-1"))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 
 		w.requireRuns(t, 2)

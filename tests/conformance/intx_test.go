@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -40,10 +41,10 @@ func TestInTx(t *testing.T) {
 	}
 
 	forEachEngine(t, "writes in the handler's transaction", func(t *testing.T, db *testdb.DB) {
-		requireOK(t, handle(t, db, func(ctx context.Context) error {
+		require.OK(t, handle(t, db, func(ctx context.Context) error {
 			return inbox.InTx(ctx, func(tx *sql.Tx) error {
 				around, _ := inbox.TxFromContext(ctx)
-				requireEqual(t, "same transaction", tx == around, true)
+				require.Equal(t, "same transaction", tx == around, true)
 
 				return writing(db, "inside", nil)(tx)
 			})
@@ -53,15 +54,15 @@ func TestInTx(t *testing.T) {
 
 	forEachEngine(t, "returns the function's error unchanged and everything is rolled back with the handler", func(t *testing.T, db *testdb.DB) {
 		err := handle(t, db, func(ctx context.Context) error { return inbox.InTx(ctx, writing(db, "inside", failure)) })
-		requireEqual(t, "error", err, failure)
+		require.Equal(t, "error", err, failure)
 		db.RequireOnce(t)
 		requireRecorded(t, db, 0)
 	})
 
 	forEachEngine(t, "whose error is swallowed leaves nothing half-written", func(t *testing.T, db *testdb.DB) {
-		requireOK(t, handle(t, db, func(ctx context.Context) error {
-			requireOK(t, effectNamed(db, ctx, "before"))
-			requireErrorIs(t, inbox.InTx(ctx, writing(db, "undone", failure)), failure)
+		require.OK(t, handle(t, db, func(ctx context.Context) error {
+			require.OK(t, effectNamed(db, ctx, "before"))
+			require.ErrorIs(t, inbox.InTx(ctx, writing(db, "undone", failure)), failure)
 
 			return effectNamed(db, ctx, "after")
 		}))
@@ -70,12 +71,12 @@ func TestInTx(t *testing.T) {
 	})
 
 	forEachEngine(t, "whose function swallows a database error undoes it", func(t *testing.T, db *testdb.DB) {
-		requireOK(t, handle(t, db, func(ctx context.Context) error {
+		require.OK(t, handle(t, db, func(ctx context.Context) error {
 			err := inbox.InTx(ctx, func(tx *sql.Tx) error {
-				requireOK(t, writing(db, "undone", nil)(tx))
+				require.OK(t, writing(db, "undone", nil)(tx))
 
 				_, err := tx.ExecContext(ctx, "INSERT INTO nowhere_at_all VALUES (1)")
-				requireErrorNames(t, err, "nowhere_at_all")
+				require.ErrorNames(t, err, "nowhere_at_all")
 
 				return nil
 			})
@@ -93,14 +94,14 @@ func TestInTx(t *testing.T) {
 	})
 
 	forEachEngine(t, "whose panic is recovered by the handler leaves nothing half-written", func(t *testing.T, db *testdb.DB) {
-		requireOK(t, handle(t, db, func(ctx context.Context) error {
+		require.OK(t, handle(t, db, func(ctx context.Context) error {
 			value := recovered(func() {
 				_ = inbox.InTx(ctx, func(tx *sql.Tx) error {
-					requireOK(t, writing(db, "undone", nil)(tx))
+					require.OK(t, writing(db, "undone", nil)(tx))
 					panic("oops")
 				})
 			})
-			requireEqual(t, "panic value", value, any("oops"))
+			require.Equal(t, "panic value", value, any("oops"))
 
 			return effectNamed(db, ctx, "after")
 		}))
@@ -108,22 +109,22 @@ func TestInTx(t *testing.T) {
 	})
 
 	forEachEngine(t, "nests, and each level is undone alone", func(t *testing.T, db *testdb.DB) {
-		requireOK(t, handle(t, db, func(ctx context.Context) error {
+		require.OK(t, handle(t, db, func(ctx context.Context) error {
 			err := inbox.InTx(ctx, func(tx *sql.Tx) error {
-				requireOK(t, writing(db, "outer", nil)(tx))
-				requireErrorIs(t, inbox.InTx(ctx, writing(db, "undone", failure)), failure)
-				requireOK(t, inbox.InTx(ctx, writing(db, "inner", nil)))
+				require.OK(t, writing(db, "outer", nil)(tx))
+				require.ErrorIs(t, inbox.InTx(ctx, writing(db, "undone", failure)), failure)
+				require.OK(t, inbox.InTx(ctx, writing(db, "inner", nil)))
 
 				return nil
 			})
-			requireOK(t, err)
+			require.OK(t, err)
 
 			err = inbox.InTx(ctx, func(*sql.Tx) error {
-				requireOK(t, inbox.InTx(ctx, writing(db, "undone with the outer", nil)))
+				require.OK(t, inbox.InTx(ctx, writing(db, "undone with the outer", nil)))
 
 				return failure
 			})
-			requireErrorIs(t, err, failure)
+			require.ErrorIs(t, err, failure)
 
 			return nil
 		}))
@@ -155,7 +156,7 @@ func TestInTx(t *testing.T) {
 
 			return nil, inbox.InTx(msg.Context(), writing(db, "inside", nil))
 		}, msg)
-		requireOK(t, err)
+		require.OK(t, err)
 		db.RequireOnce(t, "inside")
 	})
 
@@ -165,16 +166,16 @@ func TestInTx(t *testing.T) {
 
 			return nil
 		}
-		requireErrorNames(t, inbox.InTx(context.Background(), never), "InTx")
+		require.ErrorNames(t, inbox.InTx(context.Background(), never), "InTx")
 
 		var handlers context.Context
 
-		requireOK(t, handle(t, db, func(ctx context.Context) error {
+		require.OK(t, handle(t, db, func(ctx context.Context) error {
 			handlers = ctx
-			requireErrorNames(t, inbox.InTx(ctx, nil), "nil")
+			require.ErrorNames(t, inbox.InTx(ctx, nil), "nil")
 
 			return nil
 		}))
-		requireErrorNames(t, inbox.InTx(handlers, never), "InTx")
+		require.ErrorNames(t, inbox.InTx(handlers, never), "InTx")
 	})
 }

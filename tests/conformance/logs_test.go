@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -27,7 +28,7 @@ func TestSecrets(t *testing.T) {
 
 	forEachEngine(t, "payloads and metadata values get into no log entry and no error", func(t *testing.T, db *testdb.DB) {
 		logger := watermill.NewCaptureLogger()
-		ib := newInbox(t, db, inbox.WithLogger(logger), inbox.WithTxTimeout(patience), inbox.WithLockTimeout(short),
+		ib := newInbox(t, db, inbox.WithLogger(logger), inbox.WithTxTimeout(require.Patience), inbox.WithLockTimeout(short),
 			inbox.WithHooks(inbox.Hooks{Processed: func(context.Context, inbox.Event) { panic("in a hook") }}))
 
 		requireSilent := func(what string, h message.HandlerFunc, msg *message.Message) {
@@ -117,11 +118,11 @@ func TestSecrets(t *testing.T) {
 
 		for range 2 {
 			_, err := deliver(ib, newWorker(db).handle, delivery(hostile))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 
 		_, err := deliver(ib, failing(db, nil).handle, &message.Message{UUID: "", Metadata: message.Metadata{hostile: "v"}})
-		requireErrorIs(t, err, inbox.ErrNoEventID)
+		require.ErrorIs(t, err, inbox.ErrNoEventID)
 
 		if text := err.Error(); len(text) > 2000 || strings.Contains(text, "\n") {
 			t.Errorf("error of %d bytes: %.300q", len(text), text)

@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -18,12 +19,12 @@ func TestNesting(t *testing.T) {
 		twice := ib.Middleware(ib.Middleware(w.handle))
 
 		_, err := twice(delivery("e1"))
-		requireErrorNames(t, err, "failed")
+		require.ErrorNames(t, err, "failed")
 		requireRecorded(t, db, 0)
 
 		for range 2 {
 			_, err = twice(delivery("e1"))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 
 		w.requireRuns(t, 2)
@@ -38,7 +39,7 @@ func TestNesting(t *testing.T) {
 		}
 		done := deliverAsync(ib, copying, delivery("e1"))
 
-		requireErrorIs(t, await(t, "the middleware", done).err, inbox.ErrInFlight)
+		require.ErrorIs(t, require.Await(t, "the middleware", done).err, inbox.ErrInFlight)
 		w.requireRuns(t, 0)
 		requireRecorded(t, db, 0)
 	})
@@ -61,7 +62,7 @@ func TestNesting(t *testing.T) {
 
 		for range 2 {
 			_, err := outer(delivery("e1"))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 
 		db.RequireOnce(t, "e1")
@@ -74,7 +75,7 @@ func TestNesting(t *testing.T) {
 		other := testdb.Open(t, db.Engine)
 		w := newWorker(db)
 		again := newInbox(t, db).Middleware(func(msg *message.Message) ([]*message.Message, error) {
-			requireEqual(t, "event", eventOf(msg), inbox.Event{Consumer: billing, ID: "e1"})
+			require.Equal(t, "event", eventOf(msg), inbox.Event{Consumer: billing, ID: "e1"})
 
 			return nil, nil
 		})
@@ -88,7 +89,7 @@ func TestNesting(t *testing.T) {
 
 		for range 2 {
 			_, err := chain(delivery("e1"))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 
 		w.requireRuns(t, 1)
@@ -110,7 +111,7 @@ func TestNesting(t *testing.T) {
 
 			return nil, failure
 		}, delivery("e1"))
-		requireErrorIs(t, err, failure)
+		require.ErrorIs(t, err, failure)
 		db.RequireOnce(t, "e2")
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -50,7 +51,7 @@ func TestOddIDs(t *testing.T) {
 					opt, msg := way(odd)
 
 					ib, err := inbox.New(db.DB, db.Engine.Dialect, inbox.WithTable(db.Inbox()), opt)
-					requireOK(t, err)
+					require.OK(t, err)
 
 					_, err = deliver(ib, func(msg *message.Message) ([]*message.Message, error) {
 						return nil, effectNamed(db, msg.Context(), fmt.Sprint(i))
@@ -81,7 +82,7 @@ func TestOddIDs(t *testing.T) {
 				msg.Metadata.Set("event_type", odd)
 
 				_, err := deliver(ib, w.handle, msg)
-				requireOK(t, err)
+				require.OK(t, err)
 			}
 		}
 
@@ -99,7 +100,7 @@ func TestOddIDs(t *testing.T) {
 
 					return nil, nil
 				}, &message.Message{UUID: parts[2], Metadata: message.Metadata{"event_source": parts[1]}})
-				requireOK(t, err)
+				require.OK(t, err)
 			}
 		}
 
@@ -114,8 +115,8 @@ func TestOddIDs(t *testing.T) {
 				outputs, err := deliver(ib, func(*message.Message) ([]*message.Message, error) {
 					return message.Messages{delivery(fmt.Sprint(i))}, nil
 				}, delivery(odd))
-				requireOK(t, err)
-				requireEqual(t, "outputs", uuids(outputs), []string{fmt.Sprint(i)})
+				require.OK(t, err)
+				require.Equal(t, "outputs", uuids(outputs), []string{fmt.Sprint(i)})
 			}
 		}
 	})
@@ -126,13 +127,13 @@ func requirePrintable(t testing.TB, db *testdb.DB) {
 	t.Helper()
 
 	rows, err := db.QueryContext(t.Context(), "SELECT consumer, source, event_id, event_type FROM "+db.Table("inbox"))
-	requireOK(t, err)
+	require.OK(t, err)
 	defer rows.Close()
 
 	for rows.Next() {
 		var columns [4]string
 
-		requireOK(t, rows.Scan(&columns[0], &columns[1], &columns[2], &columns[3]))
+		require.OK(t, rows.Scan(&columns[0], &columns[1], &columns[2], &columns[3]))
 
 		for _, text := range columns {
 			if len(text) > 255 || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -141,5 +142,5 @@ func requirePrintable(t testing.TB, db *testdb.DB) {
 		}
 	}
 
-	requireOK(t, rows.Err())
+	require.OK(t, rows.Err())
 }

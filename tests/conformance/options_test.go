@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -56,25 +57,25 @@ func TestOptions(t *testing.T) {
 	forEachEngine(t, "that make no sense are errors of New and Schema that name them", func(t *testing.T, db *testdb.DB) {
 		for _, c := range bad {
 			ib, err := inbox.New(db.DB, db.Engine.Dialect, c.opts...)
-			requireErrorNames(t, err, append(c.names, "inbox")...)
-			requireEqual(t, "no inbox", ib == nil, true)
+			require.ErrorNames(t, err, append(c.names, "inbox")...)
+			require.Equal(t, "no inbox", ib == nil, true)
 
 			ddl, err := inbox.Schema(db.Engine.Dialect, c.opts...)
-			requireErrorNames(t, err, append(c.names, "inbox")...)
-			requireEqual(t, "schema", ddl, "")
+			require.ErrorNames(t, err, append(c.names, "inbox")...)
+			require.Equal(t, "schema", ddl, "")
 		}
 	})
 
 	forEachEngine(t, "nil db and unknown dialects are errors", func(t *testing.T, db *testdb.DB) {
 		_, err := inbox.New(nil, db.Engine.Dialect)
-		requireErrorNames(t, err, "db", "nil")
+		require.ErrorNames(t, err, "db", "nil")
 
 		for _, dialect := range []inbox.Dialect{0, 99, math.MaxUint8} {
 			_, err = inbox.New(db.DB, dialect)
-			requireErrorNames(t, err, "dialect", fmt.Sprint(uint8(dialect)))
+			require.ErrorNames(t, err, "dialect", fmt.Sprint(uint8(dialect)))
 
 			_, err = inbox.Schema(dialect)
-			requireErrorNames(t, err, "dialect")
+			require.ErrorNames(t, err, "dialect")
 		}
 	})
 
@@ -86,11 +87,11 @@ func TestOptions(t *testing.T) {
 		txOptions.ReadOnly = true
 
 		ev := identified(t, ib, delivery("e1"))
-		requireEqual(t, "consumer", ev.Consumer, "last")
-		requireEqual(t, "id", ev.ID, "x")
+		require.Equal(t, "consumer", ev.Consumer, "last")
+		require.Equal(t, "id", ev.ID, "x")
 
 		_, err := deliver(ib, newWorker(db).handle, delivery("e1"))
-		requireOK(t, err)
+		require.OK(t, err)
 	})
 
 	forEachPostgres(t, "WithTxOptions sets the isolation level that the handler runs at", func(t *testing.T, db *testdb.DB) {
@@ -104,12 +105,12 @@ func TestOptions(t *testing.T) {
 
 				var got string
 
-				requireOK(t, tx.QueryRowContext(msg.Context(), "SHOW transaction_isolation").Scan(&got))
-				requireEqual(t, "isolation", got, want)
+				require.OK(t, tx.QueryRowContext(msg.Context(), "SHOW transaction_isolation").Scan(&got))
+				require.Equal(t, "isolation", got, want)
 
 				return nil, nil
 			}, delivery(want))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 	})
 }
@@ -120,31 +121,31 @@ func TestConnections(t *testing.T) {
 	for name, opts := range map[string][]inbox.Option{
 		"":                                nil,
 		" unprepared":                     {inbox.WithoutPreparedStatements()},
-		" with lock timeout":              {inbox.WithLockTimeout(patience)},
-		" unprepared, with both timeouts": {inbox.WithoutPreparedStatements(), inbox.WithLockTimeout(short), inbox.WithTxTimeout(patience)},
+		" with lock timeout":              {inbox.WithLockTimeout(require.Patience)},
+		" unprepared, with both timeouts": {inbox.WithoutPreparedStatements(), inbox.WithLockTimeout(short), inbox.WithTxTimeout(require.Patience)},
 	} {
 		forEachEngine(t, "one connection is enough"+name, func(t *testing.T, db *testdb.DB) {
 			db.SetMaxOpenConns(1)
 
 			bare := newBare(t, db, opts...) // the first message meets missing tables
 			_, err := deliver(bare, newWorker(db).handle, delivery("e1"))
-			requireErrorIs(t, err, inbox.ErrNotMigrated)
-			requireOK(t, bare.Migrate(t.Context()))
+			require.ErrorIs(t, err, inbox.ErrNotMigrated)
+			require.OK(t, bare.Migrate(t.Context()))
 
 			w := returning(db, delivery("o1"))
 
 			for _, ib := range []*inbox.Inbox{bare, newInbox(t, db, opts...)} {
 				for _, id := range []string{"e1", "e1", "e1", "e2", "e2"} {
 					done := deliverAsync(ib, w.handle, delivery(id))
-					r := await(t, "a delivery on one connection", done)
-					requireOK(t, r.err)
-					requireEqual(t, "outputs", uuids(r.outputs), []string{"o1"})
+					r := require.Await(t, "a delivery on one connection", done)
+					require.OK(t, r.err)
+					require.Equal(t, "outputs", uuids(r.outputs), []string{"o1"})
 				}
 			}
 
 			known, err := bare.Forget(context.Background(), inbox.Event{Consumer: billing, ID: "e1"})
-			requireOK(t, err)
-			requireEqual(t, "known", known, true)
+			require.OK(t, err)
+			require.Equal(t, "known", known, true)
 			db.RequireOnce(t, "e1", "e2")
 		})
 	}
@@ -153,7 +154,7 @@ func TestConnections(t *testing.T) {
 		db, spy := spied(t, db)
 		ib := newInbox(t, db, inbox.WithoutPreparedStatements())
 		requireWorks(t, db, ib, "e1")
-		requireEqual(t, "prepared", spy.preparations(), 0)
+		require.Equal(t, "prepared", spy.preparations(), 0)
 	})
 
 	forEachEngine(t, "prepared statements are prepared once for each connection", func(t *testing.T, db *testdb.DB) {
@@ -171,7 +172,7 @@ func TestConnections(t *testing.T) {
 			requireWorks(t, db, ib, fmt.Sprint("e", i+1))
 		}
 
-		requireEqual(t, "prepared later", spy.preparations()-before, 0)
+		require.Equal(t, "prepared later", spy.preparations()-before, 0)
 	})
 
 	forEachEngine(t, "16 workers on 2 connections get on", func(t *testing.T, db *testdb.DB) {
@@ -179,7 +180,7 @@ func TestConnections(t *testing.T) {
 		ib, w := newInbox(t, db), newWorker(db)
 
 		for _, id := range []string{"e1", "e2", "e3"} {
-			requireOK(t, deliverTogether(16, ib, w.handle, id))
+			require.OK(t, deliverTogether(16, ib, w.handle, id))
 		}
 
 		db.RequireOnce(t, "e1", "e2", "e3")

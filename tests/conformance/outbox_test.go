@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -56,7 +57,7 @@ func newOutbox(t testing.TB, db *testdb.DB, topic string) (table string, publish
 	}
 
 	queries, err := queueSchema(db).SchemaInitializingQueries(wsql.SchemaInitializingQueriesParams{Topic: topic})
-	requireOK(t, err)
+	require.OK(t, err)
 
 	for _, query := range queries {
 		db.Exec(t, query.Query, query.Args...)
@@ -83,8 +84,8 @@ func TestOutbox(t *testing.T) {
 			s.publish(t, "orders", delivery("e1"))
 		}
 
-		requireEqual(t, "messages in the outbox", count(), 2)
-		requireEqual(t, "published by the router", len(router()), 0)
+		require.Equal(t, "messages in the outbox", count(), 2)
+		require.Equal(t, "published by the router", len(router()), 0)
 		requireStoredOutputs(t, db, 0)
 		db.RequireOnce(t, "e1")
 	})
@@ -94,7 +95,7 @@ func TestOutbox(t *testing.T) {
 
 		for range 2 {
 			_, err := deliver(ib, newWorker(db).handle, delivery("e1"))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 	})
 
@@ -130,13 +131,13 @@ func TestOutbox(t *testing.T) {
 		s.start(t)
 		s.publish(t, "orders", delivery("e1"))
 
-		requireErrorNames(t, <-errs, "WithOutbox", "outbox failed")
-		requireErrorNames(t, <-errs, "WithOutbox", "no publisher today")
-		requireErrorNames(t, <-errs, "WithOutbox", "no publisher")
-		requireOK(t, <-errs)
+		require.ErrorNames(t, <-errs, "WithOutbox", "outbox failed")
+		require.ErrorNames(t, <-errs, "WithOutbox", "no publisher today")
+		require.ErrorNames(t, <-errs, "WithOutbox", "no publisher")
+		require.OK(t, <-errs)
 		w.requireRuns(t, 4)
 		db.RequireOnce(t, "e1")
-		requireEqual(t, "messages in the outbox", db.Int(t, "SELECT count(*) FROM "+table), 1)
+		require.Equal(t, "messages in the outbox", db.Int(t, "SELECT count(*) FROM "+table), 1)
 	})
 
 	forEachEngine(t, "stored outputs of the time before it are still returned", func(t *testing.T, db *testdb.DB) {
@@ -144,11 +145,11 @@ func TestOutbox(t *testing.T) {
 		w := returning(db, delivery("o1"))
 
 		_, err := deliver(newInbox(t, db), w.handle, delivery("e1")) // publishing fails, and the option comes with the restart
-		requireOK(t, err)
+		require.OK(t, err)
 
 		outputs, err := deliver(newInbox(t, db, inbox.WithOutbox(publisher)), w.handle, delivery("e1"))
-		requireOK(t, err)
-		requireEqual(t, "outputs", uuids(outputs), []string{"o1"})
+		require.OK(t, err)
+		require.Equal(t, "outputs", uuids(outputs), []string{"o1"})
 		w.requireRuns(t, 1)
 	})
 
@@ -156,7 +157,7 @@ func TestOutbox(t *testing.T) {
 		_, publisher := newOutbox(t, db, "invoices")
 
 		_, err := deliver(newInbox(t, db, inbox.WithOutbox(publisher)), returning(db, delivery("o1")).handle, delivery("e1"))
-		requireErrorNames(t, err, "WithOutbox", "topic")
+		require.ErrorNames(t, err, "WithOutbox", "topic")
 		db.RequireOnce(t)
 		requireRecorded(t, db, 0)
 	})

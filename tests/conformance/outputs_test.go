@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -23,10 +24,10 @@ func returning(db *testdb.DB, outputs ...*message.Message) *worker {
 
 func requireSameMessages(t testing.TB, got, want []*message.Message) {
 	t.Helper()
-	requireEqual(t, "uuids", uuids(got), uuids(want))
+	require.Equal(t, "uuids", uuids(got), uuids(want))
 
 	for i := range want {
-		requireEqual(t, "payload of "+want[i].UUID, string(got[i].Payload), string(want[i].Payload))
+		require.Equal(t, "payload of "+want[i].UUID, string(got[i].Payload), string(want[i].Payload))
 
 		if !maps.Equal(got[i].Metadata, want[i].Metadata) {
 			t.Errorf("metadata of %s: got %q, want %q", want[i].UUID, got[i].Metadata, want[i].Metadata)
@@ -52,7 +53,7 @@ func TestOutputs(t *testing.T) {
 
 		for range 4 {
 			outputs, err := deliver(ib, w.handle, delivery("e1"))
-			requireOK(t, err)
+			require.OK(t, err)
 			requireSameMessages(t, outputs, odd)
 		}
 
@@ -71,8 +72,8 @@ func TestOutputs(t *testing.T) {
 			for _, name := range []string{"a", "b"} {
 				for _, id := range []string{"1", "2"} {
 					outputs, err := deliver(newInbox(t, db, consumer(name)), of(name), delivery(id))
-					requireOK(t, err)
-					requireEqual(t, "outputs", uuids(outputs), []string{name + id})
+					require.OK(t, err)
+					require.Equal(t, "outputs", uuids(outputs), []string{name + id})
 				}
 			}
 		}
@@ -93,7 +94,7 @@ func TestOutputs(t *testing.T) {
 
 		s.publish(t, "orders", delivery("e1"))
 		first := invoices()
-		requireEqual(t, "number of outputs", len(first), 2)
+		require.Equal(t, "number of outputs", len(first), 2)
 
 		s.publish(t, "orders", delivery("e1")) // at least once: a duplicate publishes again, with the same ids
 		requireSameMessages(t, invoices(), append(first, first...))
@@ -112,7 +113,7 @@ func TestOutputs(t *testing.T) {
 		}
 
 		firstDone := deliverAsync(ib, first.handle, delivery("e1"))
-		await(t, "the first handler", first.entered)
+		require.Await(t, "the first handler", first.entered)
 
 		secondDone := deliverAsync(ib, first.handle, delivery("e1"))
 		awaitClaim(t, db, spy, 1)
@@ -120,9 +121,9 @@ func TestOutputs(t *testing.T) {
 		first.leave <- nil
 
 		for _, done := range []<-chan result{firstDone, secondDone} {
-			r := await(t, "a delivery", done)
-			requireOK(t, r.err)
-			requireEqual(t, "outputs", uuids(r.outputs), []string{"o1"})
+			r := require.Await(t, "a delivery", done)
+			require.OK(t, r.err)
+			require.Equal(t, "outputs", uuids(r.outputs), []string{"o1"})
 		}
 
 		first.requireRuns(t, 1)
@@ -139,13 +140,13 @@ func TestOutputs(t *testing.T) {
 		}
 
 		_, err := deliver(ib, w.handle, delivery("e1"))
-		requireErrorNames(t, err, "nil")
+		require.ErrorNames(t, err, "nil")
 		db.RequireOnce(t)
 		requireStoredOutputs(t, db, 0)
 
 		outputs, err := deliver(ib, w.handle, delivery("e1"))
-		requireOK(t, err)
-		requireEqual(t, "outputs", uuids(outputs), []string{"o1"})
+		require.OK(t, err)
+		require.Equal(t, "outputs", uuids(outputs), []string{"o1"})
 		db.RequireOnce(t, "e1")
 	})
 
@@ -154,14 +155,14 @@ func TestOutputs(t *testing.T) {
 
 		for range 2 {
 			outputs, err := deliver(ib, w.handle, delivery("e1"))
-			requireOK(t, err)
-			requireEqual(t, "outputs", len(outputs), 0)
+			require.OK(t, err)
+			require.Equal(t, "outputs", len(outputs), 0)
 		}
 
 		requireStoredOutputs(t, db, 0)
 	})
 
-	for name, opts := range map[string][]inbox.Option{"": nil, " with WithTxTimeout": {inbox.WithTxTimeout(patience)}} {
+	for name, opts := range map[string][]inbox.Option{"": nil, " with WithTxTimeout": {inbox.WithTxTimeout(require.Patience)}} {
 		forEachEngine(t, "of a passthrough handler are the incoming message"+name, func(t *testing.T, db *testdb.DB) {
 			ib, s := db.New(t, opts...), newStation(t)
 			s.AddMiddleware(ib.Middleware)
@@ -175,9 +176,9 @@ func TestOutputs(t *testing.T) {
 				s.publish(t, "in", msg)
 			}
 
-			requireEqual(t, "published", uuids(out()), []string{"e1", "e1"})
-			requireEqual(t, "metadata", out()[1].Metadata, message.Metadata{"k": "v"})
-			requireEqual(t, "payload", string(out()[1].Payload), "payload of e1")
+			require.Equal(t, "published", uuids(out()), []string{"e1", "e1"})
+			require.Equal(t, "metadata", out()[1].Metadata, message.Metadata{"k": "v"})
+			require.Equal(t, "payload", string(out()[1].Payload), "payload of e1")
 		})
 
 		forEachEngine(t, "made with the handler's context can be published after it"+name, func(t *testing.T, db *testdb.DB) {
@@ -189,11 +190,11 @@ func TestOutputs(t *testing.T) {
 			outputs, err := deliver(newInbox(t, db, opts...), func(msg *message.Message) ([]*message.Message, error) {
 				return message.Messages{message.NewMessageWithContext(msg.Context(), "o1", nil)}, nil
 			}, msg)
-			requireOK(t, err)
+			require.OK(t, err)
 
 			ctx := outputs[0].Context()
-			requireOK(t, ctx.Err())
-			requireEqual(t, "value", ctx.Value(key{}), any("kept"))
+			require.OK(t, ctx.Err())
+			require.Equal(t, "value", ctx.Value(key{}), any("kept"))
 
 			if _, ok := ctx.Deadline(); ok {
 				t.Error("the output is bound to the transaction's deadline")

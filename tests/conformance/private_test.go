@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/servers"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
@@ -21,12 +22,12 @@ func loggingPostgres(t *testing.T, engine testdb.Engine) (db *testdb.DB, sent fu
 	t.Helper()
 
 	server := servers.NewPostgres(t.TempDir())
-	requireOK(t, server.Start(t.Context()))
-	t.Cleanup(func() { requireOK(t, server.Stop(context.Background())) })
+	require.OK(t, server.Start(t.Context()))
+	t.Cleanup(func() { require.OK(t, server.Stop(context.Background())) })
 
 	pool, err := sql.Open(engine.Driver, server.Addr())
-	requireOK(t, err)
-	t.Cleanup(func() { requireOK(t, pool.Close()) })
+	require.OK(t, err)
+	t.Cleanup(func() { require.OK(t, pool.Close()) })
 
 	db = &testdb.DB{DB: pool, Engine: engine, DSN: server.Addr(), Schema: "public"}
 	db.Exec(t, "ALTER SYSTEM SET autovacuum = off")
@@ -40,7 +41,7 @@ func loggingPostgres(t *testing.T, engine testdb.Engine) (db *testdb.DB, sent fu
 
 	return db, func() (queries []string) {
 		log, err := os.ReadFile(server.LogFile())
-		requireOK(t, err)
+		require.OK(t, err)
 
 		for _, match := range logged.FindAllSubmatch(log[read:], -1) {
 			queries = append(queries, string(match[1]))

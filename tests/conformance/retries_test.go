@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -56,10 +57,10 @@ func TestRetries(t *testing.T) {
 		}
 
 		_, err := deliver(ib, w.handle, delivery("e1"))
-		requireOK(t, err)
+		require.OK(t, err)
 		w.requireRuns(t, 2)
-		requireEqual(t, "retries told", retried.Load(), 1)
-		requireEqual(t, "counter", db.Int(t, "SELECT n FROM "+db.Table("counter")), 2)
+		require.Equal(t, "retries told", retried.Load(), 1)
+		require.Equal(t, "counter", db.Int(t, "SELECT n FROM "+db.Table("counter")), 2)
 		db.RequireOnce(t, "e1")
 	})
 
@@ -102,10 +103,10 @@ func TestRetries(t *testing.T) {
 
 		first, second := deliverAsync(ib, transfer("a", "b"), delivery("e1")), deliverAsync(ib, transfer("b", "a"), delivery("e2"))
 
-		requireOK(t, await(t, "the first", first).err)
-		requireOK(t, await(t, "the second", second).err)
-		requireEqual(t, "runs", runs.Load(), 3)
-		requireEqual(t, "sum", db.Int(t, "SELECT sum(n) FROM "+db.Table("accounts")), 4)
+		require.OK(t, require.Await(t, "the first", first).err)
+		require.OK(t, require.Await(t, "the second", second).err)
+		require.Equal(t, "runs", runs.Load(), 3)
+		require.Equal(t, "sum", db.Int(t, "SELECT sum(n) FROM "+db.Table("accounts")), 4)
 	})
 
 	forEachPostgres(t, "a serialization failure that shows at commit is run again", func(t *testing.T, db *testdb.DB) {
@@ -146,8 +147,8 @@ func TestRetries(t *testing.T) {
 
 		first, second := deliverAsync(ib, numbered(), delivery("e1")), deliverAsync(ib, numbered(), delivery("e2"))
 
-		requireOK(t, await(t, "the first", first).err)
-		requireOK(t, await(t, "the second", second).err)
+		require.OK(t, require.Await(t, "the first", first).err)
+		require.OK(t, require.Await(t, "the second", second).err)
 		db.RequireOnce(t, "0", "1")
 
 		if runs.Load() < 3 {
@@ -172,7 +173,7 @@ func TestRetries(t *testing.T) {
 				t.Fatalf("got %v, want the handler's own error of the last attempt", err)
 			}
 
-			requireEqual(t, "SQLSTATE", sqlState(err), state)
+			require.Equal(t, "SQLSTATE", sqlState(err), state)
 			w.requireRuns(t, 3)
 			db.RequireOnce(t)
 		})
@@ -183,7 +184,7 @@ func TestRetries(t *testing.T) {
 		w.then = func(_ int, msg *message.Message) ([]*message.Message, error) { return nil, raise(msg, "23505") }
 
 		_, err := deliver(newInbox(t, db), w.handle, delivery("e1"))
-		requireEqual(t, "SQLSTATE", sqlState(err), "23505")
+		require.Equal(t, "SQLSTATE", sqlState(err), "23505")
 		w.requireRuns(t, 1)
 	})
 
@@ -197,9 +198,9 @@ func TestRetries(t *testing.T) {
 		}))
 
 		_, err := deliver(ib, func(msg *message.Message) ([]*message.Message, error) { return nil, raise(msg, "40001") }, delivery("e1"))
-		requireEqual(t, "SQLSTATE", sqlState(err), "40001")
-		requireEqual(t, "connections in use before retries", inUse.Load(), 0)
-		requireEqual(t, "failures told", failed.Load(), 1)
+		require.Equal(t, "SQLSTATE", sqlState(err), "40001")
+		require.Equal(t, "connections in use before retries", inUse.Load(), 0)
+		require.Equal(t, "failures told", failed.Load(), 1)
 	})
 
 	forEachPostgres(t, "an attempt that is run again leaves no AfterCommit and no outputs of its own", func(t *testing.T, db *testdb.DB) {
@@ -219,35 +220,35 @@ func TestRetries(t *testing.T) {
 
 		for range 2 {
 			outputs, err := deliver(ib, w.handle, delivery("e1"))
-			requireOK(t, err)
-			requireEqual(t, "outputs", uuids(outputs), []string{"kept"})
+			require.OK(t, err)
+			require.Equal(t, "outputs", uuids(outputs), []string{"kept"})
 		}
 
-		requireEqual(t, "runs whose AfterCommit ran", ran, []int{3})
+		require.Equal(t, "runs whose AfterCommit ran", ran, []int{3})
 	})
 
 	forEach(t, sqliteOnly, "a busy database is tried again", func(t *testing.T, db *testdb.DB) {
 		impatient, err := sql.Open(db.Engine.Driver, strings.ReplaceAll(db.DSN, "busy_timeout(10000)", "busy_timeout(20)"))
-		requireOK(t, err)
-		t.Cleanup(func() { requireOK(t, impatient.Close()) })
+		require.OK(t, err)
+		t.Cleanup(func() { require.OK(t, impatient.Close()) })
 
 		other, err := db.BeginTx(context.Background(), nil)
-		requireOK(t, err)
+		require.OK(t, err)
 
 		var release sync.Once
 
 		newInbox(t, db)
 
 		ib, err := inbox.New(impatient, inbox.SQLite, inbox.WithTable(db.Inbox()), consumer(billing), inbox.WithHooks(inbox.Hooks{
-			Retried: func(context.Context, inbox.Event, error) { release.Do(func() { requireOK(t, other.Commit()) }) },
+			Retried: func(context.Context, inbox.Event, error) { release.Do(func() { require.OK(t, other.Commit()) }) },
 		}))
-		requireOK(t, err)
+		require.OK(t, err)
 
 		_, err = other.ExecContext(context.Background(), insertEffect(db), "other")
-		requireOK(t, err)
+		require.OK(t, err)
 
 		_, err = deliver(ib, newWorker(db).handle, delivery("e1"))
-		requireOK(t, err)
+		require.OK(t, err)
 		db.RequireOnce(t, "e1", "other")
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-inbox/inbox/tests/require"
 )
 
 // station is a real router on a Pub/Sub in memory. The Pub/Sub sends a nacked message again at once, and its Publish
@@ -27,8 +29,8 @@ func newStation(t testing.TB) *station {
 func newStationWith(t testing.TB, config gochannel.Config) *station {
 	t.Helper()
 
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: patience}, watermill.NopLogger{})
-	requireOK(t, err)
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: require.Patience}, watermill.NopLogger{})
+	require.OK(t, err)
 
 	config.BlockPublishUntilSubscriberAck = true
 
@@ -44,11 +46,11 @@ func (s *station) start(t testing.TB) {
 
 	go func() { stopped <- s.Run(context.Background()) }()
 
-	await(t, "the router to run", s.Running())
+	require.Await(t, "the router to run", s.Running())
 	t.Cleanup(func() {
-		requireOK(t, s.Close())
-		requireOK(t, await(t, "the router to stop", stopped))
-		requireOK(t, s.pubsub.Close())
+		require.OK(t, s.Close())
+		require.OK(t, require.Await(t, "the router to stop", stopped))
+		require.OK(t, s.pubsub.Close())
 	})
 }
 
@@ -60,7 +62,7 @@ func (s *station) publish(t testing.TB, topic string, msg *message.Message) {
 
 	go func() { done <- s.pubsub.Publish(topic, msg) }()
 
-	requireOK(t, await(t, "the ack of "+msg.UUID, done))
+	require.OK(t, require.Await(t, "the ack of "+msg.UUID, done))
 }
 
 // collect subscribes to a topic and returns what arrived so far.
@@ -68,7 +70,7 @@ func (s *station) collect(t testing.TB, topic string) (arrived func() []*message
 	t.Helper()
 
 	messages, err := s.pubsub.Subscribe(context.Background(), topic)
-	requireOK(t, err)
+	require.OK(t, err)
 
 	var (
 		mu  sync.Mutex

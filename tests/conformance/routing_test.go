@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -78,9 +79,9 @@ func TestRouter(t *testing.T) {
 		var published sync.WaitGroup
 
 		published.Go(func() { _ = s.pubsub.Publish("orders", delivery("e1")) })
-		await(t, "the handler", entered)
-		requireOK(t, s.Close())
-		await(t, "the handler's cancellation", cancelled)
+		require.Await(t, "the handler", entered)
+		require.OK(t, s.Close())
+		require.Await(t, "the handler's cancellation", cancelled)
 		published.Wait()
 		db.RequireOnce(t, "e1", "after")
 		requireRecorded(t, db, 1)
@@ -112,8 +113,8 @@ func TestRouter(t *testing.T) {
 				s.publish(t, "orders", delivery("e1"))
 			}
 
-			requireEqual(t, "hooks", calls.calls, []string{"processed billing e1", "duplicate billing e1"})
-			requireEqual(t, "published", uuids(invoices()), []string{"o1", "o1"})
+			require.Equal(t, "hooks", calls.calls, []string{"processed billing e1", "duplicate billing e1"})
+			require.Equal(t, "published", uuids(invoices()), []string{"o1", "o1"})
 			db.RequireOnce(t, "e1")
 			requireRecorded(t, db, 1)
 		})
@@ -131,7 +132,7 @@ func TestRouter(t *testing.T) {
 		})
 		s.AddConsumerHandler("second", "b", s.pubsub, func(msg *message.Message) error {
 			ev, _ := inbox.EventFromContext(msg.Context())
-			requireEqual(t, "consumer", ev.Consumer, "second")
+			require.Equal(t, "consumer", ev.Consumer, "second")
 
 			return effectNamed(db, msg.Context(), "second")
 		})
@@ -179,12 +180,12 @@ func TestSettledMessages(t *testing.T) {
 			settle(msg)
 
 			_, err := deliver(ib, w.handle, msg)
-			requireErrorIs(t, err, inbox.ErrAlreadyAcked)
+			require.ErrorIs(t, err, inbox.ErrAlreadyAcked)
 			w.requireRuns(t, 0)
 			requireRecorded(t, db, 0)
 
 			_, err = deliver(ib, w.handle, delivery("e1"))
-			requireOK(t, err)
+			require.OK(t, err)
 			db.RequireOnce(t, "e1")
 		})
 	}
@@ -193,7 +194,7 @@ func TestSettledMessages(t *testing.T) {
 		ib, w := newInbox(t, db), newWorker(db)
 
 		_, err := middleware.InstantAck(ib.Middleware(w.handle))(delivery("e1"))
-		requireErrorIs(t, err, inbox.ErrAlreadyAcked)
+		require.ErrorIs(t, err, inbox.ErrAlreadyAcked)
 		w.requireRuns(t, 0)
 	})
 

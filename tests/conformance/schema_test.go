@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -19,7 +20,7 @@ func newBare(t testing.TB, db *testdb.DB, opts ...inbox.Option) *inbox.Inbox {
 	t.Helper()
 
 	ib, err := inbox.New(db.DB, db.Engine.Dialect, append([]inbox.Option{inbox.WithTable(db.Inbox()), consumer(billing)}, opts...)...)
-	requireOK(t, err)
+	require.OK(t, err)
 
 	return ib
 }
@@ -32,8 +33,8 @@ func requireWorks(t testing.TB, db *testdb.DB, ib *inbox.Inbox, id string) {
 
 	for range 3 {
 		outputs, err := deliver(ib, w.handle, delivery(id))
-		requireOK(t, err)
-		requireEqual(t, "outputs", uuids(outputs), []string{"output of " + id})
+		require.OK(t, err)
+		require.Equal(t, "outputs", uuids(outputs), []string{"output of " + id})
 	}
 
 	w.requireRuns(t, 1)
@@ -49,17 +50,17 @@ func tables(t testing.TB, db *testdb.DB) (names []string) {
 	}
 
 	rows, err := db.QueryContext(context.Background(), query, db.Schema)
-	requireOK(t, err)
+	require.OK(t, err)
 	defer rows.Close()
 
 	for rows.Next() {
 		var name string
 
-		requireOK(t, rows.Scan(&name))
+		require.OK(t, rows.Scan(&name))
 		names = append(names, name)
 	}
 
-	requireOK(t, rows.Err())
+	require.OK(t, rows.Err())
 
 	return names
 }
@@ -73,13 +74,13 @@ func TestMigrate(t *testing.T) {
 
 			for range 2 {
 				_, err := deliver(ib, w.handle, delivery("e1"))
-				requireErrorIs(t, err, inbox.ErrNotMigrated)
-				requireErrorNames(t, err, "Migrate")
+				require.ErrorIs(t, err, inbox.ErrNotMigrated)
+				require.ErrorNames(t, err, "Migrate")
 			}
 
 			w.requireRuns(t, 0)
 			requireIdle(t, db)
-			requireOK(t, ib.Migrate(t.Context()))
+			require.OK(t, ib.Migrate(t.Context()))
 			requireWorks(t, db, ib, "e1")
 		})
 
@@ -96,11 +97,11 @@ func TestMigrate(t *testing.T) {
 
 			for _, id := range []string{"e0", "e1"} { // a duplicate, and a fresh event with outputs
 				_, err := deliver(outdated, returning(db, delivery("o1")).handle, delivery(id))
-				requireErrorIs(t, err, inbox.ErrNotMigrated)
+				require.ErrorIs(t, err, inbox.ErrNotMigrated)
 			}
 
 			db.SetMaxOpenConns(0)
-			requireOK(t, outdated.Migrate(t.Context()))
+			require.OK(t, outdated.Migrate(t.Context()))
 			requireWorks(t, db, outdated, "e1")
 			requireRecorded(t, db, 2) // what was recorded before is kept
 		})
@@ -110,7 +111,7 @@ func TestMigrate(t *testing.T) {
 		forEachEngine(t, "makes "+dropped+" again after it was dropped", func(t *testing.T, db *testdb.DB) {
 			ib := newInbox(t, db)
 			db.Exec(t, "DROP TABLE "+db.Table(dropped))
-			requireOK(t, ib.Migrate(t.Context()))
+			require.OK(t, ib.Migrate(t.Context()))
 			requireWorks(t, db, ib, "e1")
 		})
 	}
@@ -122,11 +123,11 @@ func TestMigrate(t *testing.T) {
 		before := tables(t, db)
 
 		for range 3 {
-			requireOK(t, ib.Migrate(t.Context()))
-			requireOK(t, newBare(t, db).Migrate(t.Context()))
+			require.OK(t, ib.Migrate(t.Context()))
+			require.OK(t, newBare(t, db).Migrate(t.Context()))
 		}
 
-		requireEqual(t, "tables", tables(t, db), before)
+		require.Equal(t, "tables", tables(t, db), before)
 		requireRecorded(t, db, 1)
 		requireStoredOutputs(t, db, 1)
 	})
@@ -144,7 +145,7 @@ func TestMigrate(t *testing.T) {
 		}
 
 		callers.Wait()
-		requireOK(t, errors.Join(errs[:]...))
+		require.OK(t, errors.Join(errs[:]...))
 		requireWorks(t, db, newBare(t, db), "e1")
 	})
 
@@ -164,11 +165,11 @@ func TestMigrate(t *testing.T) {
 		}
 
 		callers.Wait()
-		requireOK(t, errors.Join(errs[:]...))
+		require.OK(t, errors.Join(errs[:]...))
 
 		ib := newBare(t, db, inbox.WithTable(schema+".Inbox0"))
 		requireWorks(t, db, ib, "e1")
-		requireEqual(t, "events", db.Int(t, `SELECT count(*) FROM "`+schema+`"."Inbox0"`), 1)
+		require.Equal(t, "events", db.Int(t, `SELECT count(*) FROM "`+schema+`"."Inbox0"`), 1)
 	})
 
 	forEachPostgres(t, "needs no privilege to create when there is nothing to do", func(t *testing.T, db *testdb.DB) {
@@ -184,20 +185,20 @@ func TestMigrate(t *testing.T) {
 		db.Exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "+db.Schema+" TO "+role)
 
 		dsn, err := url.Parse(db.DSN)
-		requireOK(t, err)
+		require.OK(t, err)
 
 		dsn.User = url.User(role)
 		limited := reopen(t, db, dsn.String())
 
 		_, err = limited.ExecContext(t.Context(), "CREATE TABLE "+db.Table("forbidden")+" ()")
-		requireEqual(t, "SQLSTATE of CREATE TABLE", sqlState(err), "42501")
+		require.Equal(t, "SQLSTATE of CREATE TABLE", sqlState(err), "42501")
 
 		ib := newBare(t, limited)
-		requireOK(t, ib.Migrate(t.Context()))
+		require.OK(t, ib.Migrate(t.Context()))
 		requireWorks(t, limited, ib, "e1")
 
 		err = newBare(t, limited, inbox.WithTable(db.Schema+".other")).Migrate(t.Context())
-		requireEqual(t, "SQLSTATE when there is something to do", sqlState(err), "42501")
+		require.Equal(t, "SQLSTATE when there is something to do", sqlState(err), "42501")
 	})
 
 	for name, columns := range map[string]string{
@@ -214,15 +215,15 @@ func TestMigrate(t *testing.T) {
 				t.Fatal("migrated")
 			}
 
-			requireEqual(t, "tables", tables(t, db), before)
+			require.Equal(t, "tables", tables(t, db), before)
 		})
 	}
 
 	forEachEngine(t, "ends with its context", func(t *testing.T, db *testdb.DB) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		requireErrorIs(t, newBare(t, db).Migrate(ctx), context.Canceled)
-		requireEqual(t, "tables", len(tables(t, db)), 0)
+		require.ErrorIs(t, newBare(t, db).Migrate(ctx), context.Canceled)
+		require.Equal(t, "tables", len(tables(t, db)), 0)
 	})
 }
 
@@ -231,7 +232,7 @@ func TestSchema(t *testing.T) {
 
 	forEachEngine(t, "applied by hand is what Migrate makes", func(t *testing.T, db *testdb.DB) {
 		ddl, err := inbox.Schema(db.Engine.Dialect, inbox.WithTable(db.Inbox()))
-		requireOK(t, err)
+		require.OK(t, err)
 
 		for range 2 { // can be run again
 			db.Exec(t, ddl)
@@ -240,13 +241,13 @@ func TestSchema(t *testing.T) {
 		byHand := tables(t, db)
 		ib := newBare(t, db)
 		requireWorks(t, db, ib, "e1")
-		requireOK(t, ib.Migrate(t.Context()))
-		requireEqual(t, "tables", tables(t, db), byHand)
+		require.OK(t, ib.Migrate(t.Context()))
+		require.Equal(t, "tables", tables(t, db), byHand)
 		requireWorks(t, db, ib, "e2")
 
 		other := testdb.Open(t, db.Engine)
 		newInbox(t, other)
-		requireEqual(t, "tables", tables(t, other), byHand)
+		require.Equal(t, "tables", tables(t, other), byHand)
 	})
 
 	forEachPostgres(t, "creates the schema too", func(t *testing.T, db *testdb.DB) {
@@ -254,7 +255,7 @@ func TestSchema(t *testing.T) {
 		t.Cleanup(func() { db.Exec(t, "DROP SCHEMA "+db.Schema+"_new CASCADE") })
 
 		ddl, err := inbox.Schema(inbox.Postgres, inbox.WithTable(table))
-		requireOK(t, err)
+		require.OK(t, err)
 		db.Exec(t, ddl)
 		requireWorks(t, db, newBare(t, db, inbox.WithTable(table)), "e1")
 	})
@@ -264,16 +265,16 @@ func TestSchema(t *testing.T) {
 
 		var path string
 
-		requireOK(t, pathless.QueryRowContext(t.Context(), "SHOW search_path").Scan(&path))
-		requireEqual(t, "search_path", strings.Trim(path, `"`), "")
+		require.OK(t, pathless.QueryRowContext(t.Context(), "SHOW search_path").Scan(&path))
+		require.Equal(t, "search_path", strings.Trim(path, `"`), "")
 
-		ib := newBare(t, pathless, inbox.WithLockTimeout(patience))
-		requireOK(t, ib.Migrate(t.Context()))
+		ib := newBare(t, pathless, inbox.WithLockTimeout(require.Patience))
+		require.OK(t, ib.Migrate(t.Context()))
 		requireWorks(t, pathless, ib, "e1")
 
 		known, err := ib.Forget(t.Context(), inbox.Event{Consumer: billing, ID: "e1"})
-		requireOK(t, err)
-		requireEqual(t, "known", known, true)
+		require.OK(t, err)
+		require.Equal(t, "known", known, true)
 	})
 }
 
@@ -282,8 +283,8 @@ func reopen(t testing.TB, db *testdb.DB, dsn string) *testdb.DB {
 	t.Helper()
 
 	opened, err := sql.Open(db.Engine.Driver, dsn)
-	requireOK(t, err)
-	t.Cleanup(func() { requireOK(t, opened.Close()) })
+	require.OK(t, err)
+	t.Cleanup(func() { require.OK(t, opened.Close()) })
 
 	other := *db
 	other.DB, other.DSN = opened, dsn

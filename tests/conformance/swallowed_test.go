@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -33,8 +34,8 @@ func TestSwallowedSQLError(t *testing.T) {
 			db.RequireOnce(t)
 
 			got, err := deliver(ib, w.handle, delivery("e1"))
-			requireOK(t, err)
-			requireEqual(t, "outputs", uuids(got), uuids(outputs))
+			require.OK(t, err)
+			require.Equal(t, "outputs", uuids(got), uuids(outputs))
 			db.RequireOnce(t, "e1")
 		})
 	}
@@ -58,10 +59,10 @@ func TestSwallowedSQLError(t *testing.T) {
 
 		for range 2 {
 			_, err := deliver(ib, h, delivery("e1"))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 
 		db.RequireOnce(t, "e1")
-		requireEqual(t, "customers", db.Int(t, "SELECT count(*) FROM "+db.Table("customers")), 1)
+		require.Equal(t, "customers", db.Int(t, "SELECT count(*) FROM "+db.Table("customers")), 1)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -34,10 +35,10 @@ func TestTableNames(t *testing.T) {
 					continue
 				}
 
-				requireErrorNames(t, err, "WithTable")
+				require.ErrorNames(t, err, "WithTable")
 
 				if isPlain := strconv.Quote(name) == `"`+name+`"`; isPlain && len(name) < 200 {
-					requireErrorNames(t, err, name)
+					require.ErrorNames(t, err, name)
 				}
 
 				if len(err.Error()) > 1000 {
@@ -57,7 +58,7 @@ func TestTableNames(t *testing.T) {
 
 			ib := newInbox(t, db, inbox.WithTable(db.Schema+"."+name))
 			requireWorks(t, db, ib, name)
-			requireEqual(t, "events in "+name, db.Int(t, "SELECT count(*) FROM "+db.Table(name)), 1)
+			require.Equal(t, "events in "+name, db.Int(t, "SELECT count(*) FROM "+db.Table(name)), 1)
 		}
 	})
 
@@ -75,27 +76,27 @@ func TestTableNames(t *testing.T) {
 
 			for range 2 {
 				outputs, err := deliver(ib, w.handle, delivery("e1"))
-				requireOK(t, err)
-				requireEqual(t, "outputs", uuids(outputs), []string{"output of " + names[i]})
+				require.OK(t, err)
+				require.Equal(t, "outputs", uuids(outputs), []string{"output of " + names[i]})
 			}
 
 			w.requireRuns(t, 1)
 		}
 
 		known, err := all[0].Forget(t.Context(), inbox.Event{Consumer: billing, ID: "e1"})
-		requireOK(t, err)
-		requireEqual(t, "known", known, true)
+		require.OK(t, err)
+		require.Equal(t, "known", known, true)
 
 		for i, name := range names {
 			want := min(i, 1)
-			requireEqual(t, "events in "+name, db.Int(t, "SELECT count(*) FROM "+db.Table(name)), want)
-			requireEqual(t, "outputs of "+name, db.Int(t, "SELECT count(*) FROM "+db.Table(name+"_outputs")), want)
+			require.Equal(t, "events in "+name, db.Int(t, "SELECT count(*) FROM "+db.Table(name)), want)
+			require.Equal(t, "outputs of "+name, db.Int(t, "SELECT count(*) FROM "+db.Table(name+"_outputs")), want)
 		}
 	})
 
 	forEachEngine(t, "without a schema mean the engine's own", func(t *testing.T, db *testdb.DB) {
 		ddl, err := inbox.Schema(db.Engine.Dialect, inbox.WithTable("mine"))
-		requireOK(t, err)
+		require.OK(t, err)
 
 		qualified := `"public"."mine"`
 		if db.Engine.Dialect == inbox.SQLite {
@@ -107,10 +108,10 @@ func TestTableNames(t *testing.T) {
 		}
 
 		byDefault, err := inbox.Schema(db.Engine.Dialect)
-		requireOK(t, err)
+		require.OK(t, err)
 
 		named, err := inbox.Schema(db.Engine.Dialect, inbox.WithTable("inbox"))
-		requireOK(t, err)
-		requireEqual(t, "default", byDefault, named)
+		require.OK(t, err)
+		require.Equal(t, "default", byDefault, named)
 	})
 }

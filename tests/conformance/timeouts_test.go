@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -27,7 +28,7 @@ func TestTxTimeout(t *testing.T) {
 
 			tx, _ := inbox.TxFromContext(msg.Context())
 
-			eventually(t, "the transaction is over", func() bool { // its timer is not the one of the handler's context
+			require.Eventually(t, "the transaction is over", func() bool { // its timer is not the one of the handler's context
 				_, err := tx.ExecContext(context.Background(), "SELECT 1")
 
 				return err != nil
@@ -45,16 +46,16 @@ func TestTxTimeout(t *testing.T) {
 				ib := newInbox(t, db, inbox.WithTxTimeout(short))
 
 				_, err := deliver(ib, overdue(t, db, outputs...).handle, delivery("e1"))
-				requireErrorIs(t, err, context.DeadlineExceeded)
-				requireErrorNames(t, err, "WithTxTimeout")
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorNames(t, err, "WithTxTimeout")
 				db.RequireOnce(t)
 				requireIdle(t, db)
 
-				long := newInbox(t, db, inbox.WithTxTimeout(patience))
+				long := newInbox(t, db, inbox.WithTxTimeout(require.Patience))
 
 				got, err := deliver(long, returning(db, outputs...).handle, delivery("e1"))
-				requireOK(t, err)
-				requireEqual(t, "outputs", uuids(got), uuids(outputs))
+				require.OK(t, err)
+				require.Equal(t, "outputs", uuids(got), uuids(outputs))
 				db.RequireOnce(t, "e1")
 			})
 	}
@@ -76,7 +77,7 @@ func TestTxTimeout(t *testing.T) {
 			return nil, tx.QueryRowContext(msg.Context(), query).Scan(&ignored)
 		}, delivery("e1"))
 
-		if err == nil || time.Since(started) > patience/2 {
+		if err == nil || time.Since(started) > require.Patience/2 {
 			t.Fatalf("ended after %s with error %v", time.Since(started), err)
 		}
 
@@ -88,7 +89,7 @@ func TestTxTimeout(t *testing.T) {
 		first, second := newGate(db), newWorker(db)
 
 		firstDone := deliverAsync(newInbox(t, db), first.handle, delivery("e1"))
-		await(t, "the first handler", first.entered)
+		require.Await(t, "the first handler", first.entered)
 
 		_, err := deliver(newInbox(t, db, inbox.WithTxTimeout(short)), second.handle, delivery("e1"))
 		if err == nil {
@@ -97,16 +98,16 @@ func TestTxTimeout(t *testing.T) {
 
 		first.leave <- nil
 
-		requireOK(t, await(t, "the first", firstDone).err)
+		require.OK(t, require.Await(t, "the first", firstDone).err)
 		second.requireRuns(t, 0)
 	})
 
 	forEachEngine(t, "leaves a handler that is in time alone", func(t *testing.T, db *testdb.DB) {
-		ib, w := newInbox(t, db, inbox.WithTxTimeout(patience)), newWorker(db)
+		ib, w := newInbox(t, db, inbox.WithTxTimeout(require.Patience)), newWorker(db)
 
 		for range 2 {
 			_, err := deliver(ib, w.handle, delivery("e1"))
-			requireOK(t, err)
+			require.OK(t, err)
 		}
 
 		db.RequireOnce(t, "e1")
@@ -120,23 +121,23 @@ func TestLockTimeout(t *testing.T) {
 		ib, first, second := newInbox(t, db, inbox.WithLockTimeout(short)), newGate(db), newWorker(db)
 
 		firstDone := deliverAsync(ib, first.handle, delivery("e1"))
-		await(t, "the first handler", first.entered)
+		require.Await(t, "the first handler", first.entered)
 
 		started := time.Now()
 
 		_, err := deliver(ib, second.handle, delivery("e1"))
-		requireErrorIs(t, err, inbox.ErrInFlight)
+		require.ErrorIs(t, err, inbox.ErrInFlight)
 
-		if waited := time.Since(started); waited < short || waited > patience/2 {
+		if waited := time.Since(started); waited < short || waited > require.Patience/2 {
 			t.Errorf("waited %s, want about %s", waited, short)
 		}
 
 		first.leave <- errors.New("failed")
 
-		requireErrorNames(t, await(t, "the first", firstDone).err, "failed")
+		require.ErrorNames(t, require.Await(t, "the first", firstDone).err, "failed")
 
 		_, err = deliver(ib, second.handle, delivery("e1"))
-		requireOK(t, err)
+		require.OK(t, err)
 		db.RequireOnce(t, "e1")
 	})
 
@@ -159,23 +160,23 @@ func TestLockTimeout(t *testing.T) {
 		}
 
 		one, err := sql.Open(db.Engine.Driver, dsn)
-		requireOK(t, err)
-		t.Cleanup(func() { requireOK(t, one.Close()) })
+		require.OK(t, err)
+		t.Cleanup(func() { require.OK(t, one.Close()) })
 		one.SetMaxOpenConns(1)
 
 		ib, err := inbox.New(one, db.Engine.Dialect, inbox.WithTable(db.Inbox()), consumer(billing), inbox.WithLockTimeout(short))
-		requireOK(t, err)
+		require.OK(t, err)
 
 		requireSetting := func(when string) {
 			t.Helper()
 
 			tx, err := one.BeginTx(context.Background(), nil)
-			requireOK(t, err)
+			require.OK(t, err)
 			defer tx.Rollback() //nolint:errcheck // read only
 
 			got, err := setting(db, tx)
-			requireOK(t, err)
-			requireEqual(t, "setting "+when, got, want)
+			require.OK(t, err)
+			require.Equal(t, "setting "+when, got, want)
 		}
 
 		inHandler := ""
@@ -187,25 +188,25 @@ func TestLockTimeout(t *testing.T) {
 		}
 
 		_, err = deliver(ib, h, delivery("e1"))
-		requireOK(t, err)
-		requireEqual(t, "setting in the handler", inHandler, want)
+		require.OK(t, err)
+		require.Equal(t, "setting in the handler", inHandler, want)
 		requireSetting("after a fresh event")
 
 		_, err = deliver(ib, h, delivery("e1"))
-		requireOK(t, err)
+		require.OK(t, err)
 		requireSetting("after a duplicate")
 
 		first := newGate(db)
 		firstDone := deliverAsync(newInbox(t, db), first.handle, delivery("e2"))
-		await(t, "the first handler", first.entered)
+		require.Await(t, "the first handler", first.entered)
 
 		_, err = deliver(ib, h, delivery("e2"))
-		requireErrorIs(t, err, inbox.ErrInFlight)
+		require.ErrorIs(t, err, inbox.ErrInFlight)
 		requireSetting("after ErrInFlight")
 
 		first.leave <- nil
 
-		requireOK(t, await(t, "the first", firstDone).err)
+		require.OK(t, require.Await(t, "the first", firstDone).err)
 	})
 
 	forEachPostgres(t, "does not limit the waiting of the handler's own statements", func(t *testing.T, db *testdb.DB) {
@@ -214,11 +215,11 @@ func TestLockTimeout(t *testing.T) {
 		update := "UPDATE " + db.Table("account") + " SET n = n + 1"
 
 		other, err := db.BeginTx(context.Background(), nil)
-		requireOK(t, err)
+		require.OK(t, err)
 		defer other.Rollback() //nolint:errcheck // committed below
 
 		_, err = other.ExecContext(context.Background(), update)
-		requireOK(t, err)
+		require.OK(t, err)
 
 		done := deliverAsync(newInbox(t, db, inbox.WithLockTimeout(short)), func(msg *message.Message) ([]*message.Message, error) {
 			tx, _ := inbox.TxFromContext(msg.Context())
@@ -227,12 +228,12 @@ func TestLockTimeout(t *testing.T) {
 			return nil, err
 		}, delivery("e1"))
 
-		eventually(t, "the handler waits for longer than the lock timeout", func() bool {
+		require.Eventually(t, "the handler waits for longer than the lock timeout", func() bool {
 			return db.Int(t, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query = $1
 				AND clock_timestamp() - query_start > interval '400ms'`, update) == 1
 		})
-		requireOK(t, other.Commit())
-		requireOK(t, await(t, "the handler", done).err)
-		requireEqual(t, "account", db.Int(t, "SELECT n FROM "+db.Table("account")), 2)
+		require.OK(t, other.Commit())
+		require.OK(t, require.Await(t, "the handler", done).err)
+		require.Equal(t, "account", db.Int(t, "SELECT n FROM "+db.Table("account")), 2)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/components/cqrs"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 )
 
 // placing returns a command handler that writes its effect, and fails in its first runs.
@@ -43,7 +44,7 @@ func TestCommandProcessor(t *testing.T) {
 			s.deliver(t, "c1", placeOrder{"o1"})
 		}
 
-		requireEqual(t, "runs", runs, 3)
+		require.Equal(t, "runs", runs, 3)
 		s.db.RequireOnce(t, "place o1")
 		s.requireRecorded(t, "place-order placeOrder c1")
 	})
@@ -61,7 +62,7 @@ func TestCommandProcessor(t *testing.T) {
 			s.deliver(t, "c1", placeOrder{"o1"})
 		}
 
-		requireEqual(t, "runs", runs, 1)
+		require.Equal(t, "runs", runs, 1)
 		s.db.RequireOnce(t, "place o1") // by the run that failed
 		s.requireRecorded(t, "place-order placeOrder c1")
 	})
@@ -85,7 +86,7 @@ func TestCommandProcessor(t *testing.T) {
 
 		s.deliver(t, "c2", placeOrder{"o2"})
 
-		requireEqual(t, "runs", runs, 2)
+		require.Equal(t, "runs", runs, 2)
 		s.db.RequireOnce(t, "place o2")
 		s.requireRecorded(t, "place-order placeOrder c1", "place-order placeOrder c2")
 	})
@@ -107,12 +108,12 @@ func TestCommandProcessor(t *testing.T) {
 		s.start(t)
 
 		s.deliver(t, "c1", placeOrder{"o1"})
-		requireEqual(t, "runs", runs, 1)
+		require.Equal(t, "runs", runs, 1)
 		s.db.RequireOnce(t)
 		s.requireRecorded(t)
 
 		s.deliver(t, "c1", placeOrder{"o1"}) // sent again: it is not on record
-		requireEqual(t, "runs", runs, 2)
+		require.Equal(t, "runs", runs, 2)
 		s.db.RequireOnce(t, "place o1")
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 )
 
 // noting returns an event handler that writes its name and the order, and fails in its first runs.
@@ -60,7 +61,7 @@ func TestEventProcessor(t *testing.T) {
 			Marshaler:            marshaler,
 		}
 		bus, err := cqrs.NewEventBusWithConfig(s.pubsub, config)
-		requireOK(t, err)
+		require.OK(t, err)
 
 		// The way out: an id that the producer derives from what happened.
 		config.OnPublish = func(p cqrs.OnEventSendParams) error {
@@ -69,14 +70,14 @@ func TestEventProcessor(t *testing.T) {
 			return nil
 		}
 		stable, err := cqrs.NewEventBusWithConfig(s.pubsub, config)
-		requireOK(t, err)
+		require.OK(t, err)
 
 		for range 2 {
-			requireOK(t, bus.Publish(t.Context(), orderPlaced{"o1"}))
-			requireOK(t, stable.Publish(t.Context(), orderPlaced{"o2"}))
+			require.OK(t, bus.Publish(t.Context(), orderPlaced{"o1"}))
+			require.OK(t, stable.Publish(t.Context(), orderPlaced{"o2"}))
 		}
 
-		requireEqual(t, "effects", s.db.Effects(t), map[string]int{"invoice o1": 2, "invoice o2": 1})
+		require.Equal(t, "effects", s.db.Effects(t), map[string]int{"invoice o1": 2, "invoice o2": 1})
 	})
 
 	t.Run("AckOnUnknownEvent records the event as handled", func(t *testing.T) {
@@ -136,8 +137,8 @@ func TestEventGroupProcessor(t *testing.T) {
 			s.deliver(t, "e1", orderPlaced{"o1"})
 		}
 
-		requireEqual(t, "runs of the first handler", invoices, 2)
-		requireEqual(t, "effects after the failure", afterFailure, map[string]int{})
+		require.Equal(t, "runs of the first handler", invoices, 2)
+		require.Equal(t, "effects after the failure", afterFailure, map[string]int{})
 		s.db.RequireOnce(t, "invoice o1", "ship o1")
 		s.requireRecorded(t, "order-events orderPlaced e1")
 	})

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/components/cqrs"
@@ -14,10 +12,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
-
-const patience = 30 * time.Second
 
 type (
 	orderPlaced    struct{ Order string }
@@ -50,8 +47,8 @@ func newService(t testing.TB) *service {
 func newServiceOn(t testing.TB, db *testdb.DB) *service {
 	t.Helper()
 
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: patience}, watermill.NopLogger{})
-	requireOK(t, err)
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: require.Patience}, watermill.NopLogger{})
+	require.OK(t, err)
 	router.AddMiddleware(db.New(t).Middleware)
 
 	pubsub := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
@@ -66,11 +63,11 @@ func (s *service) start(t testing.TB) {
 
 	go func() { stopped <- s.Run(context.Background()) }()
 
-	await(t, "the router to run", s.Running())
+	require.Await(t, "the router to run", s.Running())
 	t.Cleanup(func() {
-		requireOK(t, s.Close())
-		requireOK(t, await(t, "the router to stop", stopped))
-		requireOK(t, s.pubsub.Close())
+		require.OK(t, s.Close())
+		require.OK(t, require.Await(t, "the router to stop", stopped))
+		require.OK(t, s.pubsub.Close())
 	})
 }
 
@@ -79,14 +76,14 @@ func (s *service) deliver(t testing.TB, id string, v any) {
 	t.Helper()
 
 	msg, err := marshaler.Marshal(v)
-	requireOK(t, err)
+	require.OK(t, err)
 
 	msg.UUID = id
 	done := make(chan error, 1)
 
 	go func() { done <- s.pubsub.Publish("shop", msg) }()
 
-	requireOK(t, await(t, "the ack of "+id, done))
+	require.OK(t, require.Await(t, "the ack of "+id, done))
 }
 
 // note writes an effect through the transaction in a handler's context.
@@ -107,7 +104,7 @@ func (s *service) requireRecorded(t testing.TB, want ...string) {
 
 	rows, err := s.db.QueryContext(t.Context(),
 		"SELECT consumer, event_type, event_id FROM "+s.db.Table("inbox")+" ORDER BY consumer, event_type, event_id")
-	requireOK(t, err)
+	require.OK(t, err)
 
 	defer rows.Close()
 
@@ -115,12 +112,12 @@ func (s *service) requireRecorded(t testing.TB, want ...string) {
 
 	for rows.Next() {
 		var consumer, eventType, id string
-		requireOK(t, rows.Scan(&consumer, &eventType, &id))
+		require.OK(t, rows.Scan(&consumer, &eventType, &id))
 		got = append(got, fmt.Sprintf("%s %s %s", consumer, eventType, id))
 	}
 
-	requireOK(t, rows.Err())
-	requireEqual(t, "recorded events", got, want)
+	require.OK(t, rows.Err())
+	require.Equal(t, "recorded events", got, want)
 }
 
 func (s *service) addEventHandlers(t testing.TB, ackUnknown bool, handlers ...cqrs.EventHandler) {
@@ -134,8 +131,8 @@ func (s *service) addEventHandlers(t testing.TB, ackUnknown bool, handlers ...cq
 		AckOnUnknownEvent: ackUnknown,
 		Marshaler:         marshaler,
 	})
-	requireOK(t, err)
-	requireOK(t, p.AddHandlers(handlers...))
+	require.OK(t, err)
+	require.OK(t, p.AddHandlers(handlers...))
 }
 
 func (s *service) addGroup(t testing.TB, name string, ackUnknown bool, handlers ...cqrs.GroupEventHandler) {
@@ -151,8 +148,8 @@ func (s *service) addGroup(t testing.TB, name string, ackUnknown bool, handlers 
 		AckOnUnknownEvent: ackUnknown,
 		Marshaler:         marshaler,
 	})
-	requireOK(t, err)
-	requireOK(t, p.AddHandlersGroup(name, handlers...))
+	require.OK(t, err)
+	require.OK(t, p.AddHandlersGroup(name, handlers...))
 }
 
 // addCommandHandler takes onHandle or nil.
@@ -172,35 +169,6 @@ func (s *service) addCommandHandler(
 		AckCommandHandlingErrors: ackErrors,
 		Marshaler:                marshaler,
 	})
-	requireOK(t, err)
-	requireOK(t, p.AddHandlers(h))
-}
-
-func requireOK(t testing.TB, err error) {
-	t.Helper()
-
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func requireEqual[T any](t testing.TB, what string, got, want T) {
-	t.Helper()
-
-	if !reflect.DeepEqual(got, want) {
-		t.Fatalf("%s: got %v, want %v", what, got, want)
-	}
-}
-
-// await returns what comes out of a channel, or the zero value once it is closed.
-func await[T any](t testing.TB, what string, ch <-chan T) T {
-	t.Helper()
-
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("waited %s for %s", patience, what)
-		panic("unreachable")
-	}
+	require.OK(t, err)
+	require.OK(t, p.AddHandlers(h))
 }

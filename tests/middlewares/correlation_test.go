@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 )
 
 // failsFirst is a publisher whose first Publish fails.
@@ -57,12 +58,12 @@ func TestCorrelationID(t *testing.T) {
 		s.publish(t, newOrder("e1")) // published again by a producer that does not know the correlation any more
 
 		w.requireRuns(t, 1)
-		requireEqual(t, "calls of Publish", calls.Load(), 3)
-		requireEqual(t, "published receipts", len(published()), 2)
+		require.Equal(t, "calls of Publish", calls.Load(), 3)
+		require.Equal(t, "published receipts", len(published()), 2)
 
 		for _, receipt := range published() {
-			requireEqual(t, "receipt", receipt.UUID, "receipt")
-			requireEqual(t, "correlation", middleware.MessageCorrelationID(receipt), "c1")
+			require.Equal(t, "receipt", receipt.UUID, "receipt")
+			require.Equal(t, "correlation", middleware.MessageCorrelationID(receipt), "c1")
 		}
 	})
 
@@ -88,8 +89,8 @@ func TestCorrelationID(t *testing.T) {
 			var got string
 
 			query := "SELECT note FROM " + s.db.Table("effects") + " WHERE event = 'receipt'"
-			requireOK(t, s.db.QueryRowContext(t.Context(), query).Scan(&got))
-			requireEqual(t, "correlation, "+where, got, want)
+			require.OK(t, s.db.QueryRowContext(t.Context(), query).Scan(&got))
+			require.Equal(t, "correlation, "+where, got, want)
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+
+	"github.com/watermill-inbox/inbox/tests/require"
 )
 
 func TestIgnoreErrors(t *testing.T) {
@@ -24,7 +26,7 @@ func TestIgnoreErrors(t *testing.T) {
 		s.publish(t, newOrder("e1"))
 
 		w.requireRuns(t, 1)
-		requireEqual(t, "published receipts", len(published()), 0)
+		require.Equal(t, "published receipts", len(published()), 0)
 		s.requireNothing(t)
 
 		s.publish(t, newOrder("e1")) // it is not on record, so a redelivery runs
@@ -45,7 +47,7 @@ func TestIgnoreErrors(t *testing.T) {
 		s.publish(t, newOrder("e1"))
 
 		w.requireRuns(t, 1)
-		requireEqual(t, "published receipts", len(published()), 1)
+		require.Equal(t, "published receipts", len(published()), 1)
 		s.db.RequireOnce(t, "e1")
 		s.requireRecorded(t, 1)
 	})

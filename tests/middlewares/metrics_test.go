@@ -5,6 +5,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/components/metrics"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watermill-inbox/inbox/tests/require"
 )
 
 func TestMetrics(t *testing.T) {
@@ -24,12 +26,12 @@ func TestMetrics(t *testing.T) {
 			s.publish(t, newOrder("e1"))
 		}
 
-		requireEqual(t, "handled", count(t, registry, "handler_execution_time_seconds", "success", "true"), 3)
-		requireEqual(t, "failed", count(t, registry, "handler_execution_time_seconds", "success", "false"), 1)
-		eventually(t, "acks are counted", func() bool {
+		require.Equal(t, "handled", count(t, registry, "handler_execution_time_seconds", "success", "true"), 3)
+		require.Equal(t, "failed", count(t, registry, "handler_execution_time_seconds", "success", "false"), 1)
+		require.Eventually(t, "acks are counted", func() bool {
 			return count(t, registry, "subscriber_messages_received_total", "acked", "acked") == 3
 		})
-		eventually(t, "nacks are counted", func() bool {
+		require.Eventually(t, "nacks are counted", func() bool {
 			return count(t, registry, "subscriber_messages_received_total", "acked", "nacked") == 1
 		})
 		s.db.RequireOnce(t, "e1")
@@ -49,8 +51,8 @@ func TestMetrics(t *testing.T) {
 			s.publish(t, newOrder("e1"))
 		}
 
-		requireEqual(t, "handled", count(t, registry, "handler_execution_time_seconds", "success", "true"), 1)
-		requireEqual(t, "failed", count(t, registry, "handler_execution_time_seconds", "success", "false"), 1)
+		require.Equal(t, "handled", count(t, registry, "handler_execution_time_seconds", "success", "true"), 1)
+		require.Equal(t, "failed", count(t, registry, "handler_execution_time_seconds", "success", "false"), 1)
 	})
 }
 
@@ -59,7 +61,7 @@ func count(t testing.TB, registry *prometheus.Registry, name, label, value strin
 	t.Helper()
 
 	families, err := registry.Gather()
-	requireOK(t, err)
+	require.OK(t, err)
 
 	for _, family := range families {
 		if family.GetName() != name {

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 )
 
 func TestInstantAck(t *testing.T) {
@@ -28,8 +29,8 @@ func TestInstantAck(t *testing.T) {
 		s.start(t, w, l.middleware, middleware.InstantAck, ib.Middleware)
 		s.publish(t, newOrder("e1"))
 
-		eventually(t, "the delivery ended", func() bool { return len(l.deliveries()) == 1 })
-		requireErrorIs(t, l.deliveries()[0], inbox.ErrAlreadyAcked)
+		require.Eventually(t, "the delivery ended", func() bool { return len(l.deliveries()) == 1 })
+		require.ErrorIs(t, l.deliveries()[0], inbox.ErrAlreadyAcked)
 		w.requireRuns(t, 0)
 		s.requireNothing(t)
 	})
@@ -47,7 +48,7 @@ func TestInstantAck(t *testing.T) {
 		s.start(t, w, l.middleware, ib.Middleware, middleware.InstantAck)
 		s.publish(t, newOrder("e1"))
 
-		eventually(t, "the delivery ended", func() bool { return len(l.deliveries()) == 1 })
+		require.Eventually(t, "the delivery ended", func() bool { return len(l.deliveries()) == 1 })
 
 		if l.deliveries()[0] == nil {
 			t.Error("the handler did not fail")

@@ -11,6 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"github.com/sony/gobreaker"
+
+	"github.com/watermill-inbox/inbox/tests/require"
 )
 
 func TestThrottle(t *testing.T) {
@@ -49,9 +51,9 @@ func TestThrottle(t *testing.T) {
 		s.pubsub = gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}) // has many in flight
 		s.start(t, w, l.middleware, meet, middleware.NewThrottle(2, time.Second).Middleware, ib.Middleware)
 
-		requireOK(t, s.pubsub.Publish(orders, newOrder("e1"), newOrder("e2"), newOrder("e3")))
-		requireEqual(t, "transactions open when the first handler ran", await(t, "the first handler", open), 1)
-		eventually(t, "all are handled", func() bool { return len(l.deliveries()) == messages })
+		require.OK(t, s.pubsub.Publish(orders, newOrder("e1"), newOrder("e2"), newOrder("e3")))
+		require.Equal(t, "transactions open when the first handler ran", require.Await(t, "the first handler", open), 1)
+		require.Eventually(t, "all are handled", func() bool { return len(l.deliveries()) == messages })
 		s.db.RequireOnce(t, "e1", "e2", "e3")
 	})
 }
@@ -112,7 +114,7 @@ func TestCircuitBreaker(t *testing.T) {
 			t.Error("the breaker never opened")
 		}
 
-		requireEqual(t, "outcomes that the breaker counted", outcomes, []error{nil, errBusiness, errBusiness, nil})
+		require.Equal(t, "outcomes that the breaker counted", outcomes, []error{nil, errBusiness, errBusiness, nil})
 		w.requireRuns(t, 4)
 		s.db.RequireOnce(t, "e1", "e2")
 		s.requireRecorded(t, 2)

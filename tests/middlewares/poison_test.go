@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 )
 
 // watched is a publisher that runs a function before it publishes.
@@ -42,19 +43,19 @@ func TestPoisonQueue(t *testing.T) {
 		mw, err := middleware.PoisonQueue(watched{s.pubsub, func(*message.Message) {
 			open = append(open, s.openTransactions())
 		}}, poison)
-		requireOK(t, err)
+		require.OK(t, err)
 
 		s.start(t, w, mw, ib.Middleware)
 		s.publish(t, newOrder("e1"))
 
 		s.requireNothing(t)
-		requireEqual(t, "transactions open while it was published", open, []int{0})
-		requireEqual(t, "poisoned messages", len(poisoned()), 1)
+		require.Equal(t, "transactions open while it was published", open, []int{0})
+		require.Equal(t, "poisoned messages", len(poisoned()), 1)
 
 		dead := poisoned()[0]
-		requireEqual(t, "id", dead.UUID, "e1")
-		requireEqual(t, "reason", dead.Metadata.Get(middleware.ReasonForPoisonedKey), errBusiness.Error())
-		requireEqual(t, "handler", dead.Metadata.Get(middleware.PoisonedHandlerKey), "billing")
+		require.Equal(t, "id", dead.UUID, "e1")
+		require.Equal(t, "reason", dead.Metadata.Get(middleware.ReasonForPoisonedKey), errBusiness.Error())
+		require.Equal(t, "handler", dead.Metadata.Get(middleware.PoisonedHandlerKey), "billing")
 
 		s.publish(t, dead)
 		w.requireRuns(t, 2)
@@ -81,7 +82,7 @@ func TestPoisonQueue(t *testing.T) {
 
 		poisoned := collect(t, graveyard, poison)
 		mw, err := middleware.PoisonQueue(graveyard, poison)
-		requireOK(t, err)
+		require.OK(t, err)
 
 		s.start(t, w, mw, ib.Middleware)
 
@@ -89,11 +90,11 @@ func TestPoisonQueue(t *testing.T) {
 
 		go func() { published <- s.pubsub.Publish(orders, newOrder("e1")) }()
 
-		await(t, "the handler", entered)
-		requireOK(t, s.Close())
-		requireOK(t, await(t, "the publisher", published))
+		require.Await(t, "the handler", entered)
+		require.OK(t, s.Close())
+		require.OK(t, require.Await(t, "the publisher", published))
 
-		requireEqual(t, "poisoned messages", len(poisoned()), 1)
+		require.Equal(t, "poisoned messages", len(poisoned()), 1)
 		s.requireNothing(t)
 	})
 
@@ -110,14 +111,14 @@ func TestPoisonQueue(t *testing.T) {
 		mw, err := middleware.PoisonQueueWithFilter(s.pubsub, poison, func(err error) bool {
 			return errors.Is(err, inbox.ErrNoEventID)
 		})
-		requireOK(t, err)
+		require.OK(t, err)
 
 		s.start(t, w, mw, ib.Middleware)
 		s.publish(t, message.NewMessage("", message.Payload("from elsewhere")))
 		s.publish(t, newOrder("e1"))
 
-		requireEqual(t, "poisoned messages", len(poisoned()), 1)
-		requireEqual(t, "poisoned payload", string(poisoned()[0].Payload), "from elsewhere")
+		require.Equal(t, "poisoned messages", len(poisoned()), 1)
+		require.Equal(t, "poisoned payload", string(poisoned()[0].Payload), "from elsewhere")
 
 		reason := poisoned()[0].Metadata.Get(middleware.ReasonForPoisonedKey)
 		if !strings.Contains(reason, inbox.ErrNoEventID.Error()) {
@@ -136,7 +137,7 @@ func TestPoisonQueue(t *testing.T) {
 		w := s.failing(1)
 		poisoned := collect(t, s.pubsub, poison)
 		mw, err := middleware.PoisonQueue(s.pubsub, poison)
-		requireOK(t, err)
+		require.OK(t, err)
 
 		s.start(t, w, ib.Middleware, mw)
 		s.publish(t, newOrder("e1"))

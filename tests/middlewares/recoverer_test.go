@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 )
 
 // watermill 579
@@ -47,15 +48,15 @@ func TestRecoverer(t *testing.T) {
 			s.publish(t, newOrder("e1"))
 
 			errs := l.deliveries()
-			requireEqual(t, "deliveries", len(errs), 2)
+			require.Equal(t, "deliveries", len(errs), 2)
 
 			var recovered middleware.RecoveredPanicError
 			if !errors.As(errs[0], &recovered) || recovered.V != "oops" {
 				t.Errorf("the first delivery ended with %v", errs[0])
 			}
 
-			requireOK(t, errs[1])
-			requireEqual(t, "failures told", len(failed), 1)
+			require.OK(t, errs[1])
+			require.Equal(t, "failures told", len(failed), 1)
 			s.db.RequireOnce(t, "e1")
 			s.requireRecorded(t, 1)
 		})

@@ -8,6 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-inbox/inbox/tests/require"
 )
 
 // cycle has the orders that fail go to a poison queue, from which a requeuer on a router brings them back.
@@ -27,10 +29,10 @@ func (s *station) cycle(t testing.TB, requeueOn *message.Router) (poisonQueue me
 		},
 		Router: requeueOn,
 	}, watermill.NopLogger{})
-	requireOK(t, err)
+	require.OK(t, err)
 
 	poisonQueue, err = middleware.PoisonQueue(graveyard, poison)
-	requireOK(t, err)
+	require.OK(t, err)
 
 	return poisonQueue
 }
@@ -51,8 +53,8 @@ func TestRequeuer(t *testing.T) {
 		s.start(t, w)
 		other.run(t)
 
-		requireOK(t, s.pubsub.Publish(orders, newOrder("e1")))
-		eventually(t, "the third run is committed", func() bool { return s.db.Effects(t)["e1"] > 0 })
+		require.OK(t, s.pubsub.Publish(orders, newOrder("e1")))
+		require.Eventually(t, "the third run is committed", func() bool { return s.db.Effects(t)["e1"] > 0 })
 		w.requireRuns(t, 3)
 		s.db.RequireOnce(t, "e1")
 		s.requireRecorded(t, 1)
@@ -68,8 +70,8 @@ func TestRequeuer(t *testing.T) {
 
 		s.start(t, w, poisonQueue, ib.Middleware)
 
-		requireOK(t, s.pubsub.Publish(orders, newOrder("e1")))
-		eventually(t, "the third run is committed", func() bool { return s.db.Effects(t)["e1"] > 0 })
+		require.OK(t, s.pubsub.Publish(orders, newOrder("e1")))
+		require.Eventually(t, "the third run is committed", func() bool { return s.db.Effects(t)["e1"] > 0 })
 		s.db.RequireOnce(t, "e1")
 		s.requireRecorded(t, 1)
 	})
@@ -89,8 +91,8 @@ func TestRequeuer(t *testing.T) {
 		s.AddMiddleware(l.middleware, poisonQueue, ib.Middleware)
 		s.start(t, w)
 
-		requireOK(t, s.pubsub.Publish(orders, newOrder("e1")))
-		eventually(t, "two orders and two poisoned messages were acked", func() bool { return len(l.deliveries()) == 4 })
+		require.OK(t, s.pubsub.Publish(orders, newOrder("e1")))
+		require.Eventually(t, "two orders and two poisoned messages were acked", func() bool { return len(l.deliveries()) == 4 })
 		w.requireRuns(t, 2)
 		s.db.RequireOnce(t)
 		s.requireRecorded(t, 1) // by the requeuer

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 )
 
 func retry(times int) middleware.Retry {
@@ -65,9 +66,9 @@ func TestRetry(t *testing.T) {
 		s.publish(t, newOrder("e1"))
 
 		slices.Sort(transactions)
-		requireEqual(t, "transactions", len(slices.Compact(transactions)), 4)
-		requireEqual(t, "open transactions in pauses", openInPauses, []int{0, 0})
-		requireEqual(t, "deliveries", len(l.deliveries()), 1)
+		require.Equal(t, "transactions", len(slices.Compact(transactions)), 4)
+		require.Equal(t, "open transactions in pauses", openInPauses, []int{0, 0})
+		require.Equal(t, "deliveries", len(l.deliveries()), 1)
 		s.db.RequireOnce(t, "e1")
 	})
 
@@ -98,8 +99,8 @@ func TestRetry(t *testing.T) {
 			states = append(states, sqlState(err))
 		}
 
-		requireEqual(t, "SQL states of the attempts", states, []string{"42P01", "25P02", "25P02", ""})
-		requireEqual(t, "deliveries", len(outer.deliveries()), 2) // the second began afresh
+		require.Equal(t, "SQL states of the attempts", states, []string{"42P01", "25P02", "25P02", ""})
+		require.Equal(t, "deliveries", len(outer.deliveries()), 2) // the second began afresh
 		s.db.RequireOnce(t, "e1")
 	})
 
@@ -136,7 +137,7 @@ func TestRetry(t *testing.T) {
 		s.publish(t, newOrder("e1"))
 
 		errs := outer.deliveries()
-		requireEqual(t, "deliveries", len(errs), 2)
+		require.Equal(t, "deliveries", len(errs), 2)
 
 		if errs[0] == nil {
 			t.Error("the commit of a broken transaction was taken for success")
@@ -154,7 +155,7 @@ func TestRetry(t *testing.T) {
 		s.start(t, s.failing(1), ib.Middleware, retry(1).Middleware)
 		s.publish(t, newOrder("e1"))
 
-		requireEqual(t, "effects", s.db.Effects(t), map[string]int{"e1": 2})
+		require.Equal(t, "effects", s.db.Effects(t), map[string]int{"e1": 2})
 		s.requireRecorded(t, 1)
 	})
 }
@@ -192,8 +193,8 @@ func TestDelayOnError(t *testing.T) {
 			delays = append(delays, msg.Metadata.Get(delay.DelayedForKey))
 		}
 
-		requireEqual(t, "delays of the failure, the success and the duplicate", delays, []string{"1m0s", "", ""})
-		requireEqual(t, "transactions that DelayOnError saw open", after, []int{0, 0, 0})
+		require.Equal(t, "delays of the failure, the success and the duplicate", delays, []string{"1m0s", "", ""})
+		require.Equal(t, "transactions that DelayOnError saw open", after, []int{0, 0, 0})
 		s.db.RequireOnce(t, "e1")
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -33,8 +34,8 @@ func newStation(t testing.TB) *station {
 	db := testdb.Open(t, testdb.PQ)
 	db.EffectsTable(t)
 
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: patience}, watermill.NopLogger{})
-	requireOK(t, err)
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: require.Patience}, watermill.NopLogger{})
+	require.OK(t, err)
 
 	return &station{router, db, newPubSub(t)}
 }
@@ -44,7 +45,7 @@ func newPubSub(t testing.TB) *gochannel.GoChannel {
 	t.Helper()
 
 	pubsub := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
-	t.Cleanup(func() { requireOK(t, pubsub.Close()) })
+	t.Cleanup(func() { require.OK(t, pubsub.Close()) })
 
 	return pubsub
 }
@@ -80,10 +81,10 @@ func (s *station) run(t testing.TB) {
 
 	go func() { stopped <- s.Run(context.Background()) }()
 
-	await(t, "the router to run", s.Running())
+	require.Await(t, "the router to run", s.Running())
 	t.Cleanup(func() {
-		requireOK(t, s.Close())
-		requireOK(t, await(t, "the router to stop", stopped))
+		require.OK(t, s.Close())
+		require.OK(t, require.Await(t, "the router to stop", stopped))
 	})
 }
 
@@ -95,7 +96,7 @@ func (s *station) publish(t testing.TB, msg *message.Message) {
 
 	go func() { done <- s.pubsub.Publish(orders, msg) }()
 
-	requireOK(t, await(t, "the ack of "+msg.UUID, done))
+	require.OK(t, require.Await(t, "the ack of "+msg.UUID, done))
 }
 
 func newOrder(id string) *message.Message {
@@ -111,7 +112,7 @@ func (s *station) requireNothing(t testing.TB) {
 
 func (s *station) requireRecorded(t testing.TB, want int) {
 	t.Helper()
-	requireEqual(t, "recorded events", s.db.Int(t, "SELECT count(*) FROM "+s.db.Table("inbox")), want)
+	require.Equal(t, "recorded events", s.db.Int(t, "SELECT count(*) FROM "+s.db.Table("inbox")), want)
 }
 
 // openTransactions counts connections in use.
@@ -122,7 +123,7 @@ func collect(t testing.TB, sub message.Subscriber, topic string) (arrived func()
 	t.Helper()
 
 	messages, err := sub.Subscribe(context.Background(), topic)
-	requireOK(t, err)
+	require.OK(t, err)
 
 	var (
 		mu  sync.Mutex

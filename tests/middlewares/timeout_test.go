@@ -8,6 +8,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+
+	"github.com/watermill-inbox/inbox/tests/require"
 )
 
 func TestTimeout(t *testing.T) {
@@ -42,8 +44,8 @@ func TestTimeout(t *testing.T) {
 		s.start(t, w, l.middleware, retry(1).Middleware, ib.Middleware, middleware.Timeout(short))
 		s.publish(t, newOrder("e1"))
 
-		requireEqual(t, "contexts of the attempts", contexts, []error{nil, nil})
-		requireEqual(t, "deliveries", l.deliveries(), []error{nil})
+		require.Equal(t, "contexts of the attempts", contexts, []error{nil, nil})
+		require.Equal(t, "deliveries", l.deliveries(), []error{nil})
 		s.db.RequireOnce(t, "e1")
 	})
 
@@ -87,7 +89,7 @@ func TestTimeout(t *testing.T) {
 		s.publish(t, newOrder("e1"))
 
 		errs := all.deliveries() // two deliveries, the first of three attempts
-		requireEqual(t, "attempts", len(errs), 4)
+		require.Equal(t, "attempts", len(errs), 4)
 
 		for _, err := range errs[1:3] {
 			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
@@ -95,7 +97,7 @@ func TestTimeout(t *testing.T) {
 			}
 		}
 
-		requireEqual(t, "deliveries", len(l.deliveries()), 2)
+		require.Equal(t, "deliveries", len(l.deliveries()), 2)
 		s.db.RequireOnce(t, "e1") // nothing is lost: the broker's redelivery has a context of its own
 	})
 }

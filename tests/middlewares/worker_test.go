@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -60,5 +61,5 @@ func (w *worker) handle(msg *message.Message) ([]*message.Message, error) {
 
 func (w *worker) requireRuns(t testing.TB, want int) {
 	t.Helper()
-	requireEqual(t, "runs of the handler", int(w.runs.Load()), want)
+	require.Equal(t, "runs of the handler", int(w.runs.Load()), want)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -29,7 +30,7 @@ func deliver(ib *inbox.Inbox, h message.HandlerFunc, id string) ([]*message.Mess
 
 // untilHandled delivers again after errors, like a broker.
 func untilHandled(ib *inbox.Inbox, h message.HandlerFunc, id string) error {
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(require.Patience); ; {
 		if _, err := deliver(ib, h, id); err == nil || time.Now().After(deadline) {
 			return err
 		}
@@ -91,7 +92,7 @@ func requireAllOnce(t testing.TB, db *testdb.DB, ids ...string) {
 	t.Helper()
 
 	db.RequireOnce(t, ids...)
-	requireEqual(t, "recorded events", db.Int(t, "SELECT count(*) FROM "+db.Table("inbox")), len(ids))
+	require.Equal(t, "recorded events", db.Int(t, "SELECT count(*) FROM "+db.Table("inbox")), len(ids))
 }
 
 // retries counts attempts that were run again.

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -34,7 +35,7 @@ func forEachStricterLevel(t *testing.T, sentence string, fn func(t *testing.T, d
 
 func awaitWaitingClaim(t *testing.T, db *testdb.DB) {
 	t.Helper()
-	eventually(t, "a claim waits", func() bool {
+	require.Eventually(t, "a claim waits", func() bool {
 		return db.Int(t, `SELECT count(*) FROM pg_stat_activity
 			WHERE wait_event_type = 'Lock' AND query LIKE '%INSERT INTO "`+db.Schema+`"."inbox"%'`) > 0
 	})
@@ -57,13 +58,13 @@ func TestIsolation(t *testing.T) {
 				return charge(db, &runs)(msg)
 			}
 
-			requireOK(t, together(ids, 8, func(id string) error {
+			require.OK(t, together(ids, 8, func(id string) error {
 				_, err := deliver(ib, h, id)
 
 				return err
 			}))
 			requireAllOnce(t, db, ids...)
-			requireEqual(t, "runs", int(runs.Load()), len(ids))
+			require.Equal(t, "runs", int(runs.Load()), len(ids))
 
 			if retried.Load() == 0 {
 				t.Error("no claim met a serialization failure, so this showed nothing")
@@ -106,11 +107,11 @@ func TestIsolation(t *testing.T) {
 				return charge(db, &runs)(msg)
 			}
 
-			requireOK(t, together(ids, 2, func(id string) error {
+			require.OK(t, together(ids, 2, func(id string) error {
 				return untilHandled(ib, sell, id)
 			}))
 			requireAllOnce(t, db, ids...)
-			requireEqual(t, "pieces left", db.Int(t, "SELECT pieces FROM "+stock), 100-len(ids))
+			require.Equal(t, "pieces left", db.Int(t, "SELECT pieces FROM "+stock), 100-len(ids))
 
 			if retried.Load() == 0 {
 				t.Error("nothing was in conflict, so this showed nothing")
@@ -147,10 +148,10 @@ func TestIsolation(t *testing.T) {
 			return charge(db, &runs)(msg)
 		}
 
-		requireOK(t, together(ids, 2, func(id string) error {
+		require.OK(t, together(ids, 2, func(id string) error {
 			return untilHandled(ib, book, id)
 		}))
-		requireEqual(t, "booked seats", db.Int(t, "SELECT count(*) FROM "+effects), seats)
-		requireEqual(t, "handled bookings", db.Int(t, "SELECT count(*) FROM "+db.Table("inbox")), len(ids))
+		require.Equal(t, "booked seats", db.Int(t, "SELECT count(*) FROM "+effects), seats)
+		require.Equal(t, "handled bookings", db.Int(t, "SELECT count(*) FROM "+db.Table("inbox")), len(ids))
 	})
 }

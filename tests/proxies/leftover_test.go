@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/servers"
 )
 
@@ -39,7 +40,7 @@ func TestPgBouncerWithClientsThatLeaveStatementsBehind(t *testing.T) {
 
 			for _, id := range ids {
 				for range 2 { // the second has the inbox expect another duplicate
-					requireOK(t, publish(id))
+					require.OK(t, publish(id))
 				}
 			}
 
@@ -53,7 +54,7 @@ func startConsumer(t *testing.T, ib *inbox.Inbox, h message.HandlerFunc) (publis
 	t.Helper()
 
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	requireOK(t, err)
+	require.OK(t, err)
 
 	pubsub := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
 
@@ -70,9 +71,9 @@ func startConsumer(t *testing.T, ib *inbox.Inbox, h message.HandlerFunc) (publis
 
 	<-router.Running()
 	t.Cleanup(func() {
-		requireOK(t, router.Close())
-		requireOK(t, <-stopped)
-		requireOK(t, pubsub.Close())
+		require.OK(t, router.Close())
+		require.OK(t, <-stopped)
+		require.OK(t, pubsub.Close())
 	})
 
 	return func(id string) error { return pubsub.Publish("orders", message.NewMessage(id, nil)) }
@@ -84,7 +85,7 @@ func leaveStatementsBehind(t *testing.T, proxy string) {
 	t.Helper()
 
 	other, err := sql.Open("pgx", proxy+"&default_query_exec_mode=exec")
-	requireOK(t, err)
+	require.OK(t, err)
 
 	ctx, cancel := context.WithCancel(context.Background())
 
@@ -106,6 +107,6 @@ func leaveStatementsBehind(t *testing.T, proxy string) {
 	t.Cleanup(func() {
 		cancel()
 		clients.Wait()
-		requireOK(t, other.Close())
+		require.OK(t, other.Close())
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/servers"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
@@ -31,8 +32,8 @@ func TestServerThatGoesAwayDuringCommits(t *testing.T) {
 			t.Parallel()
 
 			server := servers.NewPostgres(t.TempDir())
-			t.Cleanup(func() { requireOK(t, server.Stop(context.Background())) })
-			requireOK(t, server.Start(t.Context()))
+			t.Cleanup(func() { require.OK(t, server.Stop(context.Background())) })
+			require.OK(t, server.Start(t.Context()))
 
 			for _, engine := range []testdb.Engine{testdb.PQ, testdb.PGX} {
 				db := testdb.OpenOn(t, engine, server.Addr()+slowCommits)
@@ -41,13 +42,13 @@ func TestServerThatGoesAwayDuringCommits(t *testing.T) {
 
 				var (
 					runs, failed atomic.Int32
-					ib           = newInbox(t, db, inbox.WithTxTimeout(patience))
+					ib           = newInbox(t, db, inbox.WithTxTimeout(require.Patience))
 					ids          = eventIDs(engine.Name, 16)
 					h            = charge(db, &runs)
 				)
 
 				// A first round fills the pool with connections that have prepared statements.
-				requireOK(t, together(eventIDs("before", 16), 1, func(id string) error {
+				require.OK(t, together(eventIDs("before", 16), 1, func(id string) error {
 					_, err := deliver(ib, h, id)
 
 					return err
@@ -69,23 +70,23 @@ func TestServerThatGoesAwayDuringCommits(t *testing.T) {
 				}()
 
 				awaitCommits(t, session, len(ids)/2)
-				requireOK(t, end.now(server))
-				requireOK(t, <-gone)
-				requireOK(t, session.Close())
+				require.OK(t, end.now(server))
+				require.OK(t, <-gone)
+				require.OK(t, session.Close())
 
 				if failed.Load() < int32(len(ids)/2) {
 					t.Errorf("%d deliveries failed: fewer than were held in their commit", failed.Load())
 				}
 
-				requireOK(t, server.Start(t.Context()))
-				requireOK(t, together(ids, 2, func(id string) error { return untilHandled(ib, h, id) }))
+				require.OK(t, server.Start(t.Context()))
+				require.OK(t, together(ids, 2, func(id string) error { return untilHandled(ib, h, id) }))
 				db.SetMaxIdleConns(0) // closes those that are still broken
 
 				for _, id := range ids {
 					outputs, err := deliver(ib, h, id)
-					requireOK(t, err)
-					requireEqual(t, "outputs", len(outputs), 1)
-					requireEqual(t, "output", outputs[0].UUID, "receipt of "+id)
+					require.OK(t, err)
+					require.Equal(t, "outputs", len(outputs), 1)
+					require.Equal(t, "output", outputs[0].UUID, "receipt of "+id)
 				}
 
 				requireAllOnce(t, db, ids...)
@@ -108,11 +109,11 @@ func holdCommits(t *testing.T, server *servers.Postgres, db *testdb.DB) *sql.DB 
 		FOR EACH ROW WHEN (NEW.event ~ '[02468]$') EXECUTE FUNCTION `+wait+`()`)
 
 	session, err := sql.Open("postgres", server.Addr())
-	requireOK(t, err)
+	require.OK(t, err)
 	session.SetMaxOpenConns(1)
 
 	_, err = session.ExecContext(t.Context(), "SELECT pg_advisory_lock("+lock+")")
-	requireOK(t, err)
+	require.OK(t, err)
 
 	return session
 }
@@ -120,11 +121,11 @@ func holdCommits(t *testing.T, server *servers.Postgres, db *testdb.DB) *sql.DB 
 // awaitCommits returns when so many sessions are held in their COMMIT.
 func awaitCommits(t *testing.T, observer *sql.DB, n int) {
 	t.Helper()
-	eventually(t, "sessions commit", func() bool {
+	require.Eventually(t, "sessions commit", func() bool {
 		var committing int
 		err := observer.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity
 			WHERE wait_event = 'advisory' AND lower(query) LIKE 'commit%'`).Scan(&committing)
-		requireOK(t, err)
+		require.OK(t, err)
 
 		return committing == n
 	})

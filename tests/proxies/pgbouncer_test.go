@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/require"
 	"github.com/watermill-inbox/inbox/tests/servers"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
@@ -31,12 +32,12 @@ func startProxy(t *testing.T) string {
 	t.Helper()
 
 	postgres, err := servers.FromEnv("postgres")
-	requireOK(t, err)
+	require.OK(t, err)
 
 	proxy := servers.NewPgBouncer(t.TempDir(), postgres)
 
-	t.Cleanup(func() { requireOK(t, proxy.Stop(context.Background())) })
-	requireOK(t, proxy.Start(t.Context()))
+	t.Cleanup(func() { require.OK(t, proxy.Stop(context.Background())) })
+	require.OK(t, proxy.Start(t.Context()))
 
 	return proxy.Addr()
 }
@@ -61,8 +62,8 @@ func TestPgBouncer(t *testing.T) {
 
 			var path string
 
-			requireOK(t, db.QueryRowContext(t.Context(), "SHOW search_path").Scan(&path))
-			requireEqual(t, "search_path", path, "pg_catalog")
+			require.OK(t, db.QueryRowContext(t.Context(), "SHOW search_path").Scan(&path))
+			require.Equal(t, "search_path", path, "pg_catalog")
 
 			var (
 				runs atomic.Int32
@@ -73,17 +74,17 @@ func TestPgBouncer(t *testing.T) {
 			// Fresh, then duplicate: the output of the first is the output of all.
 			for range 3 {
 				outputs, err := deliver(ib, h, "first")
-				requireOK(t, err)
-				requireEqual(t, "outputs", len(outputs), 1)
-				requireEqual(t, "output", outputs[0].UUID, "receipt of first")
+				require.OK(t, err)
+				require.Equal(t, "outputs", len(outputs), 1)
+				require.Equal(t, "output", outputs[0].UUID, "receipt of first")
 			}
 
-			requireEqual(t, "runs", runs.Load(), 1)
+			require.Equal(t, "runs", runs.Load(), 1)
 
 			// More clients than the proxy has connections, every event four times.
 			ids := eventIDs("event", 8*servers.PgBouncerPoolSize)
 
-			requireOK(t, together(ids, 4, func(id string) error {
+			require.OK(t, together(ids, 4, func(id string) error {
 				outputs, err := deliver(ib, h, id)
 				if err == nil && (len(outputs) != 1 || outputs[0].UUID != "receipt of "+id) {
 					err = errors.New("a delivery of " + id + " has other outputs")
@@ -94,8 +95,8 @@ func TestPgBouncer(t *testing.T) {
 			requireAllOnce(t, db, append(ids, "first")...)
 
 			forgotten, err := ib.Forget(t.Context(), inbox.Event{Consumer: "billing", ID: "first"})
-			requireOK(t, err)
-			requireEqual(t, "forgotten", forgotten, true)
+			require.OK(t, err)
+			require.Equal(t, "forgotten", forgotten, true)
 		})
 	}
 
@@ -109,12 +110,12 @@ func TestPgBouncer(t *testing.T) {
 			ib   = newInbox(t, db, inbox.WithoutPreparedStatements())
 		)
 
-		requireOK(t, together([]string{"e1"}, 32, func(id string) error {
+		require.OK(t, together([]string{"e1"}, 32, func(id string) error {
 			_, err := deliver(ib, charge(db, &runs), id)
 
 			return err
 		}))
-		requireEqual(t, "runs", runs.Load(), 1)
+		require.Equal(t, "runs", runs.Load(), 1)
 		requireAllOnce(t, db, "e1")
 	})
 }
@@ -133,12 +134,12 @@ func TestPgBouncerWithPreparedStatements(t *testing.T) {
 			correct := newInbox(t, db, inbox.WithoutPreparedStatements())
 
 			pool, err := sql.Open(engine.Driver, proxy)
-			requireOK(t, err)
+			require.OK(t, err)
 
 			defer pool.Close()
 
 			wrong, err := inbox.New(pool, inbox.Postgres, inbox.WithTable(db.Inbox()), asBilling)
-			requireOK(t, err)
+			require.OK(t, err)
 
 			var (
 				runs   atomic.Int32
@@ -147,7 +148,7 @@ func TestPgBouncerWithPreparedStatements(t *testing.T) {
 				ids    = eventIDs("event", 64)
 			)
 
-			requireOK(t, together(ids, 4, func(id string) error {
+			require.OK(t, together(ids, 4, func(id string) error {
 				if _, err := deliver(wrong, h, id); err != nil {
 					failed.Add(1)
 				}
@@ -157,7 +158,7 @@ func TestPgBouncerWithPreparedStatements(t *testing.T) {
 
 			t.Logf("%d of 256 deliveries failed", failed.Load()) // none where PgBouncer keeps track of prepared statements
 
-			requireOK(t, together(ids, 1, func(id string) error { // the broker does not give up
+			require.OK(t, together(ids, 1, func(id string) error { // the broker does not give up
 				_, err := deliver(correct, h, id)
 
 				return err
