@@ -27,7 +27,7 @@ func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 			return h(msg)
 		}
 
-		if acked(msg) || nacked(msg) {
+		if isClosed(msg.Acked()) || isClosed(msg.Nacked()) {
 			return nil, fmt.Errorf("inbox: %w: message %q", ErrAlreadyAcked, printable(msg.UUID))
 		}
 
@@ -45,7 +45,7 @@ func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 
 		defer func() {
 			if !returned {
-				ib.callErrorHook(msg.Context(), ib.hooks.Failed, ev, errPanicked)
+				ib.gaveUp(msg, ev, errPanicked)
 			}
 		}()
 
@@ -61,7 +61,7 @@ func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		returned = true
 
 		if err != nil {
-			ib.failed(msg, ev, err)
+			ib.gaveUp(msg, ev, err)
 
 			return nil, err
 		}
@@ -70,18 +70,9 @@ func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-func acked(msg *message.Message) bool {
+func isClosed(ch <-chan struct{}) bool {
 	select {
-	case <-msg.Acked():
-		return true
-	default:
-		return false
-	}
-}
-
-func nacked(msg *message.Message) bool {
-	select {
-	case <-msg.Nacked():
+	case <-ch:
 		return true
 	default:
 		return false
@@ -149,11 +140,11 @@ func (ib *Inbox) handle(ctx context.Context, s *scope, h message.HandlerFunc) ([
 	return s.detachAll(outputs), err
 }
 
-// failed reports that the message is given back to the broker, if the broker will still have it.
-func (ib *Inbox) failed(msg *message.Message, ev Event, err error) {
+// gaveUp reports that the message is given back to the broker, if the broker will still have it.
+func (ib *Inbox) gaveUp(msg *message.Message, ev Event, err error) {
 	ib.callErrorHook(msg.Context(), ib.hooks.Failed, ev, err)
 
-	if acked(msg) {
+	if isClosed(msg.Acked()) {
 		ib.logger.Error("Inbox sees an event lost: its handler acked the message and then failed", err, fieldsOf(ev))
 	}
 }

@@ -37,19 +37,15 @@ var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func parseTable(name string) (tables, error) {
 	schema, base, qualified := strings.Cut(name, ".")
+	parts := []string{schema, base}
+
 	if !qualified {
 		schema, base = "", name
+		parts = []string{base}
 	}
 
-	for _, part := range []struct {
-		name     string
-		optional bool
-	}{{schema, !qualified}, {base, false}} {
-		if part.name == "" && part.optional {
-			continue
-		}
-
-		if !tableName.MatchString(part.name) || len(part.name) > maxTableName {
+	for _, part := range parts {
+		if !tableName.MatchString(part) || len(part) > maxTableName {
 			return tables{}, fmt.Errorf("WithTable(%q): want \"name\" or \"schema.name\" of letters, digits and underscores, "+
 				"not starting with a digit, at most %d bytes each", printable(name), maxTableName)
 		}
@@ -61,19 +57,21 @@ func parseTable(name string) (tables, error) {
 		}
 	}
 
+	return newTables(schema, base), nil
+}
+
+func newTables(schema, base string) tables {
 	return tables{
 		ledger:     table{schema, base},
 		outputs:    table{schema, base + outputsSuffix},
 		migrations: table{schema, base + migrationsSuffix},
-	}, nil
+	}
 }
 
 // in fills in the engine's default schema.
 func (t tables) in(e engine) tables {
 	if t.ledger.schema == "" {
-		t.ledger.schema = e.defaultSchema()
-		t.outputs.schema = e.defaultSchema()
-		t.migrations.schema = e.defaultSchema()
+		return newTables(e.defaultSchema(), t.ledger.name)
 	}
 
 	return t

@@ -15,7 +15,7 @@ type warnings struct {
 
 // warnOfEarlyAck says, once, that messages are acked before the commit: they are lost if it fails.
 func (ib *Inbox) warnOfEarlyAck(s *scope) {
-	if acked(s.msg) {
+	if isClosed(s.msg.Acked()) {
 		ib.warned.earlyAck.Do(func() {
 			ib.logger.Error("Inbox saw a message acked before its commit; leave the ack to the router",
 				errors.New("a handler acks by itself, or InstantAck is inside of the inbox"), fieldsOf(s.event))
@@ -26,6 +26,10 @@ func (ib *Inbox) warnOfEarlyAck(s *scope) {
 // warnOfSharedIDs says, once, that a handler returns several messages with one event id, as copies of the incoming message
 // have it: the next inbox takes them for one event and handles only the first.
 func (ib *Inbox) warnOfSharedIDs(s *scope, outputs []*message.Message) {
+	if len(outputs) < 2 {
+		return
+	}
+
 	ids := make(map[string]bool, len(outputs))
 
 	for _, output := range outputs {

@@ -118,6 +118,14 @@ func TestBorrowedMessage(t *testing.T) {
 		}, delivery("e1"))
 		require.ErrorIs(t, err, failure)
 		require.Equal(t, "reports", len(errorsLogged(logger, "lost")), 1)
+
+		recovered(func() {
+			_, _ = deliver(ib, func(msg *message.Message) ([]*message.Message, error) {
+				msg.Ack()
+				panic("oops")
+			}, delivery("e2"))
+		})
+		require.Equal(t, "reports", len(errorsLogged(logger, "lost")), 2)
 	})
 }
 
