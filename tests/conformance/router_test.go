@@ -1,8 +1,6 @@
 package conformance_test
 
 import (
-	"context"
-	"slices"
 	"sync"
 	"testing"
 
@@ -11,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-inbox/inbox/tests/require"
+	"github.com/watermill-inbox/inbox/tests/running"
 )
 
 // station is a real router on a Pub/Sub in memory. The Pub/Sub sends a nacked message again at once, and its Publish
@@ -41,57 +40,21 @@ var preservingContext = gochannel.Config{PreserveContext: true}
 
 func (s *station) start(t testing.TB) {
 	t.Helper()
-
-	stopped := make(chan error, 1)
-
-	go func() { stopped <- s.Run(context.Background()) }()
-
-	require.Await(t, "the router to run", s.Running())
-	t.Cleanup(func() {
-		require.OK(t, s.Close())
-		require.OK(t, require.Await(t, "the router to stop", stopped))
-		require.OK(t, s.pubsub.Close())
-	})
+	t.Cleanup(func() { require.OK(t, s.pubsub.Close()) })
+	running.Run(t, s.Router)
 }
 
 // publish returns when the message was acked by all handlers of the topic.
 func (s *station) publish(t testing.TB, topic string, msg *message.Message) {
 	t.Helper()
-
-	done := make(chan error, 1)
-
-	go func() { done <- s.pubsub.Publish(topic, msg) }()
-
-	require.OK(t, require.Await(t, "the ack of "+msg.UUID, done))
+	running.Publish(t, s.pubsub, topic, msg)
 }
 
 // collect subscribes to a topic and returns what arrived so far.
 func (s *station) collect(t testing.TB, topic string) (arrived func() []*message.Message) {
 	t.Helper()
 
-	messages, err := s.pubsub.Subscribe(context.Background(), topic)
-	require.OK(t, err)
-
-	var (
-		mu  sync.Mutex
-		all []*message.Message
-	)
-
-	go func() {
-		for msg := range messages {
-			mu.Lock()
-			all = append(all, msg)
-			mu.Unlock()
-			msg.Ack()
-		}
-	}()
-
-	return func() []*message.Message {
-		mu.Lock()
-		defer mu.Unlock()
-
-		return slices.Clone(all)
-	}
+	return running.Collect(t, s.pubsub, topic)
 }
 
 // flaky is a publisher that fails a number of times before it publishes for real.

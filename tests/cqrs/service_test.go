@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-inbox/inbox"
 	"github.com/watermill-inbox/inbox/tests/require"
+	"github.com/watermill-inbox/inbox/tests/running"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -58,17 +59,8 @@ func newServiceOn(t testing.TB, db *testdb.DB) *service {
 
 func (s *service) start(t testing.TB) {
 	t.Helper()
-
-	stopped := make(chan error, 1)
-
-	go func() { stopped <- s.Run(context.Background()) }()
-
-	require.Await(t, "the router to run", s.Running())
-	t.Cleanup(func() {
-		require.OK(t, s.Close())
-		require.OK(t, require.Await(t, "the router to stop", stopped))
-		require.OK(t, s.pubsub.Close())
-	})
+	t.Cleanup(func() { require.OK(t, s.pubsub.Close()) })
+	running.Run(t, s.Router)
 }
 
 // deliver publishes a command or event under an id, and returns when all its handlers have acked.
@@ -79,11 +71,7 @@ func (s *service) deliver(t testing.TB, id string, v any) {
 	require.OK(t, err)
 
 	msg.UUID = id
-	done := make(chan error, 1)
-
-	go func() { done <- s.pubsub.Publish("shop", msg) }()
-
-	require.OK(t, require.Await(t, "the ack of "+id, done))
+	running.Publish(t, s.pubsub, "shop", msg)
 }
 
 // note writes an effect through the transaction in a handler's context.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-inbox/inbox"
 	"github.com/watermill-inbox/inbox/tests/require"
+	"github.com/watermill-inbox/inbox/tests/running"
 )
 
 // failsFirst is a publisher whose first Publish fails.
@@ -51,7 +52,7 @@ func TestCorrelationID(t *testing.T) {
 		)
 
 		w.outs = oneReceipt
-		published := collect(t, s.pubsub, receipts)
+		published := running.Collect(t, s.pubsub, receipts)
 
 		s.startPublishing(t, failsFirst{s.pubsub, &calls}, w, ib.Middleware, middleware.CorrelationID)
 		s.publish(t, correlated("e1", "c1"))

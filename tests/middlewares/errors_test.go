@@ -6,6 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/watermill-inbox/inbox/tests/require"
+	"github.com/watermill-inbox/inbox/tests/running"
 )
 
 func TestIgnoreErrors(t *testing.T) {
@@ -20,7 +21,7 @@ func TestIgnoreErrors(t *testing.T) {
 		ib := s.db.New(t)
 		w := s.failing(1)
 		w.outs = oneReceipt
-		published := collect(t, s.pubsub, receipts)
+		published := running.Collect(t, s.pubsub, receipts)
 
 		s.startPublishing(t, s.pubsub, w, ignore.Middleware, ib.Middleware)
 		s.publish(t, newOrder("e1"))
@@ -41,7 +42,7 @@ func TestIgnoreErrors(t *testing.T) {
 		ib := s.db.New(t)
 		w := s.failing(1)
 		w.outs = oneReceipt
-		published := collect(t, s.pubsub, receipts)
+		published := running.Collect(t, s.pubsub, receipts)
 
 		s.startPublishing(t, s.pubsub, w, ib.Middleware, ignore.Middleware)
 		s.publish(t, newOrder("e1"))

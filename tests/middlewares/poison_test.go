@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-inbox/inbox"
 	"github.com/watermill-inbox/inbox/tests/require"
+	"github.com/watermill-inbox/inbox/tests/running"
 )
 
 // watched is a publisher that runs a function before it publishes.
@@ -39,7 +40,7 @@ func TestPoisonQueue(t *testing.T) {
 			open []int
 		)
 
-		poisoned := collect(t, s.pubsub, poison)
+		poisoned := running.Collect(t, s.pubsub, poison)
 		mw, err := middleware.PoisonQueue(watched{s.pubsub, func(*message.Message) {
 			open = append(open, s.openTransactions())
 		}}, poison)
@@ -80,7 +81,7 @@ func TestPoisonQueue(t *testing.T) {
 			return msg.Context().Err()
 		})
 
-		poisoned := collect(t, graveyard, poison)
+		poisoned := running.Collect(t, graveyard, poison)
 		mw, err := middleware.PoisonQueue(graveyard, poison)
 		require.OK(t, err)
 
@@ -107,7 +108,7 @@ func TestPoisonQueue(t *testing.T) {
 			w  = s.failing(1)
 		)
 
-		poisoned := collect(t, s.pubsub, poison)
+		poisoned := running.Collect(t, s.pubsub, poison)
 		mw, err := middleware.PoisonQueueWithFilter(s.pubsub, poison, func(err error) bool {
 			return errors.Is(err, inbox.ErrNoEventID)
 		})
@@ -135,7 +136,7 @@ func TestPoisonQueue(t *testing.T) {
 		s := newStation(t)
 		ib := s.db.New(t)
 		w := s.failing(1)
-		poisoned := collect(t, s.pubsub, poison)
+		poisoned := running.Collect(t, s.pubsub, poison)
 		mw, err := middleware.PoisonQueue(s.pubsub, poison)
 		require.OK(t, err)
 

@@ -1,7 +1,6 @@
 package middlewares_test
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/watermill-inbox/inbox"
 	"github.com/watermill-inbox/inbox/tests/require"
+	"github.com/watermill-inbox/inbox/tests/running"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
@@ -76,27 +76,13 @@ func (s *station) startPublishing(
 
 func (s *station) run(t testing.TB) {
 	t.Helper()
-
-	stopped := make(chan error, 1)
-
-	go func() { stopped <- s.Run(context.Background()) }()
-
-	require.Await(t, "the router to run", s.Running())
-	t.Cleanup(func() {
-		require.OK(t, s.Close())
-		require.OK(t, require.Await(t, "the router to stop", stopped))
-	})
+	running.Run(t, s.Router)
 }
 
 // publish returns when the order was acked, after however many deliveries.
 func (s *station) publish(t testing.TB, msg *message.Message) {
 	t.Helper()
-
-	done := make(chan error, 1)
-
-	go func() { done <- s.pubsub.Publish(orders, msg) }()
-
-	require.OK(t, require.Await(t, "the ack of "+msg.UUID, done))
+	running.Publish(t, s.pubsub, orders, msg)
 }
 
 func newOrder(id string) *message.Message {
@@ -117,35 +103,6 @@ func (s *station) requireRecorded(t testing.TB, want int) {
 
 // openTransactions counts connections in use.
 func (s *station) openTransactions() int { return s.db.Stats().InUse }
-
-// collect subscribes to a topic and returns what arrived so far.
-func collect(t testing.TB, sub message.Subscriber, topic string) (arrived func() []*message.Message) {
-	t.Helper()
-
-	messages, err := sub.Subscribe(context.Background(), topic)
-	require.OK(t, err)
-
-	var (
-		mu  sync.Mutex
-		all []*message.Message
-	)
-
-	go func() {
-		for msg := range messages {
-			mu.Lock()
-			all = append(all, msg)
-			mu.Unlock()
-			msg.Ack()
-		}
-	}()
-
-	return func() []*message.Message {
-		mu.Lock()
-		defer mu.Unlock()
-
-		return slices.Clone(all)
-	}
-}
 
 // log is a middleware that keeps what came back through it, delivery by delivery.
 type log struct {
