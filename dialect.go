@@ -59,6 +59,12 @@ type engine interface {
 	queries(t tables, lockWait time.Duration) queries
 	// keyArg returns a key as a statement's argument.
 	keyArg(k Key) any
+	// listArgs returns a list of rows, given by columns of equal length, as the arguments of a statement that takes a list.
+	listArgs(columns ...column) []any
+	// oneWriter reports that transactions which write had better wait for each other outside of the database.
+	oneWriter() bool
+	// beforeBatch is called first in each transaction that works on lists.
+	beforeBatch(ctx context.Context, tx *sql.Tx) error
 	// limitLockWait is called right before a claim and its result right after, for an engine whose claim statement
 	// does not bound its wait by itself.
 	limitLockWait(ctx context.Context, tx *sql.Tx, d time.Duration) (restore func() error, err error)
@@ -85,7 +91,23 @@ type engine interface {
 	schemaDDL(schema string) string
 }
 
-// queries are an engine's statements for one set of tables.
+// batch returns the statements that run often, outside of handlers' transactions.
+func (q *queries) batch() []string {
+	statements := append([]string{
+		q.storeEvents, q.strays, q.storeMessages, q.lease, q.renew, q.held, q.release, q.promote,
+	}, q.finish...)
+	if q.lockLanes != "" {
+		statements = append(statements, q.lockLanes)
+	}
+
+	return statements
+}
+
+// column is a column of a list, in a form that every engine can read: numbers in decimal, bytes in hex, and "" for NULL
+// where that is allowed.
+type column []string
+
+// queries are an engine's statements for one set of tables. A list stands for the arguments that listArgs makes of it.
 type queries struct {
 	claim        string // key, consumer, source, event id, event type
 	known        string // key
@@ -93,6 +115,38 @@ type queries struct {
 	loadOutputs  string // key
 	forget       string // key
 	forgetOutput string // key
+
+	// Stored messages. Durations are milliseconds, and all clocks are the database's.
+	storeEvents   string   // consumer, list of key, source, event id, event type; returns keys that were new
+	strays        string   // list of key; returns keys of known events that need a hand-out: no message stored, or outputs left over
+	storeMessages string   // queue, owner, lease, list of key, lane, "leased" "parked" or "due", message
+	lease         string   // queue, owner, lease, limit; returns leased messages, see repository.lease
+	renew         string   // owner, lease, list of key, attempt; returns keys that were renewed
+	held          string   // owner, list of key, lease; returns keys that are leased by the owner, expired or not
+	hold          string   // key, owner, lease; marks the event processed and locks its message while the lease is the owner's
+	stillHeld     string   // key, owner, lease
+	finish        []string // owner, list of key, lease; the first returns keys that were finished, the others follow it
+	release       string   // owner, list of key, lease, "retry" "dead" or "back", delay, error; returns keys that were released
+	lockLanes     string   // list of lock; "" where nothing needs locking
+	promote       string   // list of lane; makes the first message of each due where none is
+	parkActive    string   // list of lane; the reverse, where no lease is in the way
+	takeMessage   string   // key; removes the message of an unfinished event, unless it is leased, locked, dead or in a lane
+	takeEvent     string   // key; marks an unfinished event without a message processed
+	forgetMessage string   // key; returns its lane
+
+	// Failures in same-transaction mode, and dead letters.
+	countFailure  string   // key; returns the attempts that failed, this one included
+	countAttempt  string   // key; the same for an event that is not on record
+	forgetFailure string   // key
+	sweepFailures string   // forgets some that were handled since
+	buryEvent     string   // key, consumer, source, event id, event type
+	buryMessage   string   // key, queue, attempts, error, message; writes only when the event is not processed
+	lanesOfDead   string   // list of key; returns lanes
+	requeue       string   // list of key; returns keys
+	discard       []string // list of key; the first returns keys, the others follow it
+	listDead      string   // limit; returns entries, see repository.entries
+	listStale     string   // age, limit; the same
+	stats         string   // returns consumer, received, leased, waiting, dead, age of the oldest
 
 	createMigrations string
 	listMigrations   string

@@ -25,6 +25,8 @@ func (postgres) supports(level sql.IsolationLevel) bool {
 }
 
 func (postgres) queries(t tables, lockWait time.Duration) queries {
+	fill := t.fill
+
 	return queries{
 		claim: postgresClaim(t.ledger, lockWait),
 		storeOutputs: fmt.Sprintf(`INSERT INTO %s AS o (key, messages) SELECT l.key, $2::bytea FROM %s AS l WHERE l.key = $1
@@ -34,6 +36,114 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 		forget:       fmt.Sprintf(`DELETE FROM %s WHERE key = $1`, t.ledger),
 		forgetOutput: fmt.Sprintf(`DELETE FROM %s WHERE key = $1`, t.outputs),
 
+		storeEvents: fill(`INSERT INTO {ledger} (key, consumer, source, event_id, event_type)
+			SELECT r.key, $1::text, r.source, r.id, r.type
+			FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[]) AS r (key, source, id, type)
+			ON CONFLICT (key) DO NOTHING RETURNING key`),
+		strays: fill(`SELECT l.key FROM unnest($1::uuid[]) AS r (key) JOIN {ledger} AS l ON l.key = r.key
+			WHERE NOT EXISTS (SELECT FROM {payloads} AS p WHERE p.key = l.key)
+			AND (l.processed_at IS NULL OR EXISTS (SELECT FROM {outputs} AS o WHERE o.key = l.key))`),
+		storeMessages: fill(`INSERT INTO {payloads} (key, queue, lane, due_at, owner, leases, attempts, message)
+			SELECT r.key, $1::uuid, NULLIF(r.lane, '')::bigint,
+				CASE r.state WHEN 'leased' THEN now() + $3::bigint * interval '1 ms' WHEN 'due' THEN now() END,
+				CASE r.state WHEN 'leased' THEN $2::uuid END, CASE r.state WHEN 'leased' THEN 1 ELSE 0 END,
+				CASE r.state WHEN 'leased' THEN 1 ELSE 0 END,
+				decode(r.message, 'hex')
+			FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[]) WITH ORDINALITY AS r (key, lane, state, message, n)
+			ORDER BY r.n ON CONFLICT (key) DO NOTHING`),
+		// MATERIALIZED, because a subquery that a join runs twice locks twice as many.
+		lease: fill(`WITH due AS MATERIALIZED (
+				SELECT key FROM {payloads} WHERE queue = $1 AND due_at <= now()
+				ORDER BY due_at, seq LIMIT $4 FOR UPDATE SKIP LOCKED
+			)
+			UPDATE {payloads} AS p SET owner = $2, leases = p.leases + 1, attempts = p.attempts + 1, due_at = now() + $3::bigint * interval '1 ms'
+			FROM due WHERE p.key = due.key
+			RETURNING p.key, p.seq, p.leases, p.attempts, COALESCE(p.lane::text, ''), p.message,
+				EXISTS (SELECT FROM {ledger} AS l WHERE l.key = p.key AND l.processed_at IS NOT NULL),
+				EXISTS (SELECT FROM {outputs} AS o WHERE o.key = p.key)`),
+		// What is locked is in the hands of a transaction of its owner's, and nobody else can lease it meanwhile.
+		renew: fill(`WITH mine AS MATERIALIZED (
+				SELECT p.key FROM unnest($3::uuid[], $4::int[]) AS f (key, lease)
+				JOIN {payloads} AS p ON p.key = f.key AND p.owner = $1 AND p.leases = f.lease
+				FOR UPDATE OF p SKIP LOCKED
+			)
+			UPDATE {payloads} AS p SET due_at = now() + $2::bigint * interval '1 ms'
+			FROM mine WHERE p.key = mine.key RETURNING p.key`),
+		held: fill(`SELECT p.key FROM unnest($2::uuid[], $3::int[]) AS f (key, lease)
+			JOIN {payloads} AS p ON p.key = f.key AND p.owner = $1 AND p.leases = f.lease`),
+		hold: fill(`WITH mine AS MATERIALIZED (
+				SELECT key FROM {payloads} WHERE key = $1 AND owner = $2 AND leases = $3 FOR UPDATE
+			)
+			UPDATE {ledger} AS l SET processed_at = now() FROM mine WHERE l.key = mine.key AND l.processed_at IS NULL`),
+		stillHeld: fill(`SELECT EXISTS (SELECT FROM {payloads} WHERE key = $1 AND owner = $2 AND leases = $3)`),
+		finish: []string{fill(`WITH gone AS (
+				DELETE FROM {payloads} AS p USING unnest($2::uuid[], $3::int[]) AS f (key, lease)
+				WHERE p.key = f.key AND p.owner = $1 AND p.leases = f.lease RETURNING p.key
+			), published AS (
+				DELETE FROM {outputs} AS o USING gone WHERE o.key = gone.key
+			), processed AS (
+				UPDATE {ledger} AS l SET processed_at = now() FROM gone WHERE l.key = gone.key AND l.processed_at IS NULL
+			)
+			SELECT key FROM gone`)},
+		release: fill(`UPDATE {payloads} AS p SET owner = NULL,
+				attempts = p.attempts - CASE f.fate WHEN 'back' THEN 1 ELSE 0 END,
+				due_at = CASE WHEN f.fate <> 'dead' THEN now() + f.delay * interval '1 ms' END,
+				dead_at = CASE WHEN f.fate = 'dead' THEN now() END,
+				last_error = COALESCE(NULLIF(f.error, ''), p.last_error)
+			FROM unnest($2::uuid[], $3::int[], $4::text[], $5::bigint[], $6::text[]) AS f (key, lease, fate, delay, error)
+			WHERE p.key = f.key AND p.owner = $1 AND p.leases = f.lease RETURNING p.key`),
+		// The first number is arbitrary: the first bytes of SHA-256("watermill-inbox lanes").
+		lockLanes: `SELECT count(pg_advisory_xact_lock(913975187, l.lock)) FROM unnest($1::int[]) AS l (lock)`,
+		promote: fill(`UPDATE {payloads} SET due_at = now() WHERE key IN (
+				SELECT (SELECT p.key FROM {payloads} AS p WHERE p.lane = l.lane AND p.dead_at IS NULL ORDER BY p.seq LIMIT 1)
+				FROM unnest($1::bigint[]) AS l (lane)
+				WHERE NOT EXISTS (SELECT FROM {payloads} AS a WHERE a.lane = l.lane AND a.due_at IS NOT NULL))`),
+		parkActive: fill(`UPDATE {payloads} AS p SET due_at = NULL FROM unnest($1::bigint[]) AS l (lane)
+			WHERE p.lane = l.lane AND p.due_at IS NOT NULL AND p.owner IS NULL`),
+		takeMessage: fill(`DELETE FROM {payloads} WHERE key = (
+				SELECT p.key FROM {payloads} AS p JOIN {ledger} AS l ON l.key = p.key
+				WHERE p.key = $1 AND l.processed_at IS NULL AND p.dead_at IS NULL AND p.lane IS NULL
+				AND (p.owner IS NULL OR p.due_at <= now()) FOR UPDATE OF p SKIP LOCKED)`),
+		takeEvent: fill(`UPDATE {ledger} SET processed_at = now() WHERE key = $1 AND processed_at IS NULL
+			AND NOT EXISTS (SELECT FROM {payloads} WHERE key = $1)`),
+		forgetMessage: fill(`DELETE FROM {payloads} WHERE key = $1 RETURNING COALESCE(lane::text, '')`),
+
+		countFailure: fill(`INSERT INTO {failures} AS f (key, attempts) VALUES ($1, 1)
+			ON CONFLICT (key) DO UPDATE SET attempts = f.attempts + 1, failed_at = now() RETURNING attempts`),
+		countAttempt: fill(`INSERT INTO {failures} AS f (key, attempts)
+			SELECT $1::uuid, 1 WHERE NOT EXISTS (SELECT FROM {ledger} WHERE key = $1)
+			ON CONFLICT (key) DO UPDATE SET attempts = f.attempts + 1, failed_at = now() RETURNING attempts`),
+		forgetFailure: fill(`DELETE FROM {failures} WHERE key = $1`),
+		sweepFailures: fill(`DELETE FROM {failures} WHERE key IN (
+				SELECT f.key FROM (SELECT key FROM {failures} ORDER BY failed_at LIMIT 100 FOR UPDATE SKIP LOCKED) AS f
+				JOIN {ledger} AS l ON l.key = f.key)`),
+		buryEvent: fill(`INSERT INTO {ledger} (key, consumer, source, event_id, event_type) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (key) DO NOTHING`),
+		buryMessage: fill(`INSERT INTO {payloads} AS p (key, queue, leases, attempts, dead_at, last_error, message)
+			SELECT l.key, $2::uuid, 0, $3::int, now(), $4::text, $5::bytea FROM {ledger} AS l WHERE l.key = $1 AND l.processed_at IS NULL
+			ON CONFLICT (key) DO UPDATE SET dead_at = now(), due_at = NULL, owner = NULL, attempts = excluded.attempts,
+				last_error = excluded.last_error
+			WHERE p.lane IS NULL AND (p.owner IS NULL OR p.due_at <= now())`),
+		lanesOfDead: fill(`SELECT DISTINCT p.lane::text FROM unnest($1::uuid[]) AS r (key) JOIN {payloads} AS p ON p.key = r.key
+			WHERE p.dead_at IS NOT NULL AND p.lane IS NOT NULL`),
+		requeue: fill(`UPDATE {payloads} AS p SET dead_at = NULL, attempts = 0, due_at = CASE WHEN p.lane IS NULL THEN now() END
+			FROM unnest($1::uuid[]) AS r (key) WHERE p.key = r.key AND p.dead_at IS NOT NULL RETURNING p.key`),
+		discard: []string{fill(`WITH gone AS (
+				DELETE FROM {payloads} AS p USING unnest($1::uuid[]) AS r (key)
+				WHERE p.key = r.key AND p.dead_at IS NOT NULL RETURNING p.key
+			), processed AS (
+				UPDATE {ledger} AS l SET processed_at = now() FROM gone WHERE l.key = gone.key AND l.processed_at IS NULL
+			)
+			SELECT key FROM gone`)},
+		listDead: fill(postgresEntries + ` WHERE p.dead_at IS NOT NULL ORDER BY p.dead_at, p.seq LIMIT $1`),
+		listStale: fill(postgresEntries + ` WHERE l.processed_at IS NULL AND p.dead_at IS NULL
+			AND l.received_at <= now() - $1::bigint * interval '1 ms' ORDER BY l.received_at LIMIT $2`),
+		stats: fill(`SELECT e.consumer, count(*) FILTER (WHERE e.state = 'received'), count(*) FILTER (WHERE e.state = 'leased'),
+				count(*) FILTER (WHERE e.state = 'waiting'), count(*) FILTER (WHERE e.state = 'dead'),
+				COALESCE(max((extract(epoch FROM now() - e.received_at) * 1000)::bigint) FILTER (WHERE e.state <> 'dead'), 0)
+			FROM (SELECT l.consumer, l.received_at, ` + postgresState + ` AS state
+				FROM {ledger} AS l LEFT JOIN {payloads} AS p ON p.key = l.key WHERE l.processed_at IS NULL) AS e
+			GROUP BY e.consumer ORDER BY e.consumer`),
 		createMigrations: fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (
     version    integer     PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
@@ -44,8 +154,68 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 			fmt.Sprintf(`EXPLAIN INSERT INTO %s (key, received_at, processed_at, consumer, source, event_id, event_type)
 				SELECT NULL::uuid, now(), now(), '', '', '', '' ON CONFLICT (key) DO NOTHING`, t.ledger),
 			fmt.Sprintf(`EXPLAIN INSERT INTO %s (key, messages) SELECT NULL::uuid, ''::bytea ON CONFLICT (key) DO NOTHING`, t.outputs),
+			fill(`EXPLAIN INSERT INTO {payloads} (key, queue, lane, due_at, owner, leases, attempts, dead_at, last_error, message)
+				SELECT NULL::uuid, NULL::uuid, 1, now(), NULL::uuid, 1, 1, now(), '', ''::bytea ON CONFLICT (key) DO NOTHING`),
+			fill(`EXPLAIN INSERT INTO {failures} (key, attempts, failed_at) SELECT NULL::uuid, 1, now() ON CONFLICT (key) DO NOTHING`),
 		},
 	}
+}
+
+const (
+	postgresState = `CASE WHEN l.processed_at IS NOT NULL THEN 'processed' WHEN p.dead_at IS NOT NULL THEN 'dead'
+		WHEN p.owner IS NOT NULL AND p.due_at > now() THEN 'leased' WHEN p.attempts > 0 THEN 'waiting' ELSE 'received' END`
+	postgresEntries = `SELECT l.key, l.consumer, l.source, l.event_id, l.event_type, ` + postgresState + `,
+			(extract(epoch FROM l.received_at) * 1000)::bigint, (extract(epoch FROM l.processed_at) * 1000)::bigint,
+			COALESCE(p.attempts, 0), COALESCE(p.last_error, ''),
+			(extract(epoch FROM CASE WHEN p.owner IS NULL THEN p.due_at END) * 1000)::bigint,
+			(extract(epoch FROM p.dead_at) * 1000)::bigint, p.message
+		FROM {ledger} AS l LEFT JOIN {payloads} AS p ON p.key = l.key`
+)
+
+// listArgs makes an array literal of each column: unlike drivers' own arrays, every driver sends text alike.
+func (postgres) listArgs(columns ...column) []any {
+	args := make([]any, len(columns))
+
+	for i, values := range columns {
+		b := []byte{'{'}
+
+		for j, value := range values {
+			if j > 0 {
+				b = append(b, ',')
+			}
+
+			b = appendArrayElement(b, value)
+		}
+
+		args[i] = string(append(b, '}'))
+	}
+
+	return args
+}
+
+// https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
+func appendArrayElement(b []byte, value string) []byte {
+	b = append(b, '"')
+
+	for i := range len(value) {
+		if c := value[i]; c == '"' || c == '\\' {
+			b = append(b, '\\')
+		}
+
+		b = append(b, value[i])
+	}
+
+	return append(b, '"')
+}
+
+func (postgres) oneWriter() bool { return false }
+
+// beforeBatch has statements planned for the tables as they are now. A plan that was made when they were empty would be kept
+// while a backlog grows, and read it from end to end each time.
+func (postgres) beforeBatch(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, `SET LOCAL plan_cache_mode = force_custom_plan`)
+
+	return err
 }
 
 // postgresClaim returns the one statement that a fresh event costs. A conflicting row that is not committed yet makes it

@@ -3,8 +3,10 @@ package inbox
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -21,6 +23,8 @@ func (sqlite) supports(level sql.IsolationLevel) bool {
 }
 
 func (sqlite) queries(t tables, _ time.Duration) queries {
+	fill := func(text string) string { return t.fill(sqliteShorthands.Replace(text)) }
+
 	return queries{
 		claim: fmt.Sprintf(`INSERT INTO %s (key, consumer, source, event_id, event_type, processed_at)
 			VALUES (?1, ?2, ?3, ?4, ?5, strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')) ON CONFLICT (key) DO NOTHING`, t.ledger),
@@ -30,6 +34,97 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 		loadOutputs:  fmt.Sprintf(`SELECT messages FROM %s WHERE key = ?1`, t.outputs),
 		forget:       fmt.Sprintf(`DELETE FROM %s WHERE key = ?1`, t.ledger),
 		forgetOutput: fmt.Sprintf(`DELETE FROM %s WHERE key = ?1`, t.outputs),
+
+		storeEvents: fill(`INSERT INTO {ledger} (key, consumer, source, event_id, event_type)
+			SELECT unhex({0}), ?1, {1}, {2}, {3} FROM json_each(?2) AS r WHERE true
+			ON CONFLICT (key) DO NOTHING RETURNING key`),
+		strays: fill(`SELECT l.key FROM {ledger} AS l WHERE l.key IN (SELECT unhex({0}) FROM json_each(?1) AS r)
+			AND NOT EXISTS (SELECT 1 FROM {payloads} AS p WHERE p.key = l.key)
+			AND (l.processed_at IS NULL OR EXISTS (SELECT 1 FROM {outputs} AS o WHERE o.key = l.key))`),
+		storeMessages: fill(`INSERT INTO {payloads} (key, queue, lane, due_at, owner, leases, attempts, message)
+			SELECT unhex({0}), ?1, CAST(NULLIF({1}, '') AS INTEGER),
+				CASE {2} WHEN 'leased' THEN {now} + ?3 WHEN 'due' THEN {now} END,
+				CASE {2} WHEN 'leased' THEN ?2 END, CASE {2} WHEN 'leased' THEN 1 ELSE 0 END,
+				CASE {2} WHEN 'leased' THEN 1 ELSE 0 END, unhex({3})
+			FROM json_each(?4) AS r WHERE true ORDER BY r.key ON CONFLICT (key) DO NOTHING`),
+		lease: fill(`UPDATE {payloads} AS p SET owner = ?2, leases = p.leases + 1, attempts = p.attempts + 1, due_at = {now} + ?3
+			WHERE p.seq IN (SELECT seq FROM {payloads} WHERE queue = ?1 AND due_at <= {now} ORDER BY due_at, seq LIMIT ?4)
+			RETURNING key, seq, leases, attempts, COALESCE(CAST(lane AS TEXT), ''), message,
+				EXISTS (SELECT 1 FROM {ledger} AS l WHERE l.key = {payloads_name}.key AND l.processed_at IS NOT NULL),
+				EXISTS (SELECT 1 FROM {outputs} AS o WHERE o.key = {payloads_name}.key)`),
+		renew: fill(`UPDATE {payloads} AS p SET due_at = {now} + ?2 FROM json_each(?3) AS r
+			WHERE p.key = unhex({0}) AND p.owner = ?1 AND p.leases = CAST({1} AS INTEGER) RETURNING key`),
+		held: fill(`SELECT p.key FROM json_each(?2) AS r JOIN {payloads} AS p
+			ON p.key = unhex({0}) AND p.owner = ?1 AND p.leases = CAST({1} AS INTEGER)`),
+		hold: fill(`UPDATE {ledger} SET processed_at = {stamp} WHERE key = ?1 AND processed_at IS NULL
+			AND EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1 AND owner = ?2 AND leases = ?3)`),
+		stillHeld: fill(`SELECT EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1 AND owner = ?2 AND leases = ?3)`),
+		finish: []string{
+			fill(`DELETE FROM {payloads} WHERE seq IN (SELECT p.seq FROM json_each(?2) AS r JOIN {payloads} AS p
+				ON p.key = unhex({0}) AND p.owner = ?1 AND p.leases = CAST({1} AS INTEGER)) RETURNING key`),
+			fill(`DELETE FROM {outputs} WHERE key IN (SELECT unhex({0}) FROM json_each(?2) AS r WHERE ?1 IS NOT NULL)
+				AND NOT EXISTS (SELECT 1 FROM {payloads} AS p WHERE p.key = {outputs_name}.key)`),
+			fill(`UPDATE {ledger} SET processed_at = {stamp}
+				WHERE key IN (SELECT unhex({0}) FROM json_each(?2) AS r WHERE ?1 IS NOT NULL) AND processed_at IS NULL
+				AND NOT EXISTS (SELECT 1 FROM {payloads} AS p WHERE p.key = {ledger_name}.key)`),
+		},
+		release: fill(`UPDATE {payloads} AS p SET owner = NULL,
+				attempts = p.attempts - CASE {2} WHEN 'back' THEN 1 ELSE 0 END,
+				due_at = CASE WHEN {2} <> 'dead' THEN {now} + CAST({3} AS INTEGER) END,
+				dead_at = CASE WHEN {2} = 'dead' THEN {now} END,
+				last_error = COALESCE(NULLIF({4}, ''), p.last_error)
+			FROM json_each(?2) AS r
+			WHERE p.key = unhex({0}) AND p.owner = ?1 AND p.leases = CAST({1} AS INTEGER) RETURNING key`),
+		promote: fill(`UPDATE {payloads} SET due_at = {now} WHERE key IN (
+				SELECT (SELECT p.key FROM {payloads} AS p WHERE p.lane = CAST({0} AS INTEGER) AND p.dead_at IS NULL
+					ORDER BY p.seq LIMIT 1)
+				FROM json_each(?1) AS r
+				WHERE NOT EXISTS (SELECT 1 FROM {payloads} AS a WHERE a.lane = CAST({0} AS INTEGER) AND a.due_at IS NOT NULL))`),
+		parkActive: fill(`UPDATE {payloads} SET due_at = NULL WHERE due_at IS NOT NULL AND owner IS NULL
+			AND lane IN (SELECT CAST({0} AS INTEGER) FROM json_each(?1) AS r)`),
+		takeMessage: fill(`DELETE FROM {payloads} WHERE key = ?1 AND dead_at IS NULL AND lane IS NULL
+			AND (owner IS NULL OR due_at <= {now})
+			AND EXISTS (SELECT 1 FROM {ledger} AS l WHERE l.key = ?1 AND l.processed_at IS NULL)`),
+		takeEvent: fill(`UPDATE {ledger} SET processed_at = {stamp} WHERE key = ?1 AND processed_at IS NULL
+			AND NOT EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1)`),
+		forgetMessage: fill(`DELETE FROM {payloads} WHERE key = ?1 RETURNING COALESCE(CAST(lane AS TEXT), '')`),
+
+		countFailure: fill(`INSERT INTO {failures} (key, attempts, failed_at) VALUES (?1, 1, {now})
+			ON CONFLICT (key) DO UPDATE SET attempts = attempts + 1, failed_at = excluded.failed_at RETURNING attempts`),
+		countAttempt: fill(`INSERT INTO {failures} (key, attempts, failed_at)
+			SELECT ?1, 1, {now} WHERE NOT EXISTS (SELECT 1 FROM {ledger} WHERE key = ?1)
+			ON CONFLICT (key) DO UPDATE SET attempts = attempts + 1, failed_at = excluded.failed_at RETURNING attempts`),
+		forgetFailure: fill(`DELETE FROM {failures} WHERE key = ?1`),
+		sweepFailures: fill(`DELETE FROM {failures} WHERE key IN (
+				SELECT f.key FROM (SELECT key FROM {failures} ORDER BY failed_at LIMIT 100) AS f
+				JOIN {ledger} AS l ON l.key = f.key)`),
+		buryEvent: fill(`INSERT INTO {ledger} (key, consumer, source, event_id, event_type) VALUES (?1, ?2, ?3, ?4, ?5)
+			ON CONFLICT (key) DO NOTHING`),
+		buryMessage: fill(`INSERT INTO {payloads} (key, queue, leases, attempts, dead_at, last_error, message)
+			SELECT key, ?2, 0, ?3, {now}, ?4, ?5 FROM {ledger} WHERE key = ?1 AND processed_at IS NULL
+			ON CONFLICT (key) DO UPDATE SET dead_at = {now}, due_at = NULL, owner = NULL, attempts = excluded.attempts,
+				last_error = excluded.last_error
+			WHERE lane IS NULL AND (owner IS NULL OR due_at <= {now})`),
+		lanesOfDead: fill(`SELECT DISTINCT CAST(p.lane AS TEXT) FROM json_each(?1) AS r JOIN {payloads} AS p ON p.key = unhex({0})
+			WHERE p.dead_at IS NOT NULL AND p.lane IS NOT NULL`),
+		requeue: fill(`UPDATE {payloads} SET dead_at = NULL, attempts = 0, due_at = CASE WHEN lane IS NULL THEN {now} END
+			WHERE key IN (SELECT unhex({0}) FROM json_each(?1) AS r) AND dead_at IS NOT NULL RETURNING key`),
+		discard: []string{
+			fill(`DELETE FROM {payloads} WHERE key IN (SELECT unhex({0}) FROM json_each(?1) AS r) AND dead_at IS NOT NULL
+				RETURNING key`),
+			fill(`UPDATE {ledger} SET processed_at = {stamp}
+				WHERE key IN (SELECT unhex({0}) FROM json_each(?1) AS r) AND processed_at IS NULL
+				AND NOT EXISTS (SELECT 1 FROM {payloads} AS p WHERE p.key = {ledger_name}.key)`),
+		},
+		listDead: fill(sqliteEntries + ` WHERE p.dead_at IS NOT NULL ORDER BY p.dead_at, p.seq LIMIT ?1`),
+		listStale: fill(sqliteEntries + ` WHERE l.processed_at IS NULL AND p.dead_at IS NULL
+			AND {ms:l.received_at} <= {now} - ?1 ORDER BY l.received_at LIMIT ?2`),
+		stats: fill(`SELECT consumer, count(*) FILTER (WHERE state = 'received'), count(*) FILTER (WHERE state = 'leased'),
+				count(*) FILTER (WHERE state = 'waiting'), count(*) FILTER (WHERE state = 'dead'),
+				COALESCE(max({now} - received) FILTER (WHERE state <> 'dead'), 0)
+			FROM (SELECT l.consumer, {ms:l.received_at} AS received, ` + sqliteState + ` AS state
+				FROM {ledger} AS l LEFT JOIN {payloads} AS p ON p.key = l.key WHERE l.processed_at IS NULL)
+			GROUP BY consumer ORDER BY consumer`),
 
 		createMigrations: fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (
     version    INTEGER   PRIMARY KEY,
@@ -41,8 +136,57 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 			fmt.Sprintf(`EXPLAIN INSERT INTO %s (key, received_at, processed_at, consumer, source, event_id, event_type)
 				VALUES (x'', '', '', '', '', '', '') ON CONFLICT (key) DO NOTHING`, t.ledger),
 			fmt.Sprintf(`EXPLAIN INSERT INTO %s (key, messages) VALUES (x'', x'') ON CONFLICT (key) DO NOTHING`, t.outputs),
+			fill(`EXPLAIN INSERT INTO {payloads} (key, queue, lane, due_at, owner, leases, attempts, dead_at, last_error, message)
+				VALUES (x'', x'', 1, 1, x'', 1, 1, 1, '', x'') ON CONFLICT (key) DO NOTHING`),
+			fill(`EXPLAIN INSERT INTO {failures} (key, attempts, failed_at) VALUES (x'', 1, 1) ON CONFLICT (key) DO NOTHING`),
 		},
 	}
+}
+
+// sqliteShorthands are for what SQLite has no function for: the columns of a row r of a list, and times, of which "now" is
+// the same everywhere in a statement. Before 3.42 it counts milliseconds only in text.
+var sqliteShorthands = strings.NewReplacer(
+	"{0}", "r.value->>0", "{1}", "r.value->>1", "{2}", "r.value->>2", "{3}", "r.value->>3", "{4}", "r.value->>4",
+	"{now}", sqliteMilliseconds("'now'"),
+	"{ms:l.received_at}", sqliteMilliseconds("l.received_at"),
+	"{ms:l.processed_at}", sqliteMilliseconds("l.processed_at"),
+	"{stamp}", "strftime('%Y-%m-%d %H:%M:%f', 'now')",
+)
+
+func sqliteMilliseconds(t string) string {
+	return "(CAST(strftime('%s', " + t + ") AS INTEGER) * 1000 + CAST(substr(strftime('%f', " + t + "), 4) AS INTEGER))"
+}
+
+const (
+	sqliteState = `CASE WHEN l.processed_at IS NOT NULL THEN 'processed' WHEN p.dead_at IS NOT NULL THEN 'dead'
+		WHEN p.owner IS NOT NULL AND p.due_at > {now} THEN 'leased' WHEN p.attempts > 0 THEN 'waiting' ELSE 'received' END`
+	sqliteEntries = `SELECT l.key, l.consumer, l.source, l.event_id, l.event_type, ` + sqliteState + `,
+			{ms:l.received_at}, {ms:l.processed_at}, COALESCE(p.attempts, 0), COALESCE(p.last_error, ''),
+			CASE WHEN p.owner IS NULL THEN p.due_at END, p.dead_at, p.message
+		FROM {ledger} AS l LEFT JOIN {payloads} AS p ON p.key = l.key`
+)
+
+// listArgs makes one JSON array of rows.
+func (sqlite) listArgs(columns ...column) []any {
+	rows := make([][]string, len(columns[0]))
+	for i := range rows {
+		for _, values := range columns {
+			rows[i] = append(rows[i], values[i])
+		}
+	}
+
+	encoded, _ := json.Marshal(rows) // strings cannot fail
+
+	return []any{string(encoded)}
+}
+
+func (sqlite) oneWriter() bool { return true }
+
+// beforeBatch makes the connection wait for other writers, see limitLockWait.
+func (e sqlite) beforeBatch(ctx context.Context, tx *sql.Tx) error {
+	_, err := e.limitLockWait(ctx, tx, 0)
+
+	return err
 }
 
 // defaultBusyTimeout is what mattn/go-sqlite3 and Python's sqlite3 module use as well.
@@ -117,7 +261,7 @@ func (e sqlite) isMissingTable(ctx context.Context, db querier, t tables, err er
 		return false
 	}
 
-	for _, t := range []table{t.ledger, t.outputs} {
+	for _, t := range t.all() {
 		if exists, err := e.exists(ctx, db, t); err == nil && !exists {
 			return true
 		}

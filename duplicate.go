@@ -14,7 +14,7 @@ import (
 // Not without prepared statements: behind a transaction-pooling proxy, lib/pq's two round trips for an unprepared query
 // may reach two server connections when no transaction holds them together, and then run what another client left.
 func (ib *Inbox) lookUp(ctx context.Context, s *scope) (outputs []*message.Message, known bool, err error) {
-	if ib.unprepared || !ib.repeating.Load() {
+	if ib.unprepared || s.delivery != nil || !ib.repeating.Load() {
 		return nil, false, nil
 	}
 
@@ -42,6 +42,12 @@ func (ib *Inbox) replay(ctx context.Context, s *scope) ([]*message.Message, erro
 	}
 
 	s.release()
+
+	if s.delivery != nil {
+		s.delivery.commit(len(outputs) > 0)
+
+		return outputs, nil
+	}
 
 	ib.repeating.Store(true)
 	ib.skipped(ctx, s.event)

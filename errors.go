@@ -20,8 +20,14 @@ var (
 	// with [WithLockTimeout]. The nacked message comes again, and then is a duplicate or is handled.
 	ErrInFlight = errors.New("event is in flight elsewhere")
 
+	// ErrLeaseLost is returned by [InTx] and the middleware, and is the cause of the cancelled context, when the lease on a
+	// stored message has ended and another worker may have it: nothing of this attempt is recorded any more.
+	ErrLeaseLost = errors.New("lease on the stored message was lost")
+
 	// ErrSkip is for handlers to return, wrapped or not: the transaction is rolled back, nothing is recorded,
-	// outputs are dropped and the message is acked. The next delivery of the event runs the handler again.
+	// outputs are dropped and the message is acked. The next delivery of the event runs the handler again. A message
+	// that was stored by [Inbox.Subscriber] is finished without effect; the inbox sees the error when its middleware
+	// or [InTx] does.
 	ErrSkip = errors.New("skip event")
 
 	// ErrNotMigrated is returned when the inbox's tables are missing or from an older version of the library.
@@ -31,4 +37,5 @@ var (
 var (
 	errNoTx     = errors.New("InTx needs the context of a message that an inbox is handling")
 	errPanicked = errors.New("handler panicked")
+	errNacked   = errors.New("message was nacked")
 )

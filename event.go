@@ -88,8 +88,12 @@ func defaultConsumer(msg *message.Message) string {
 
 // identify finds out which event a message is.
 func (c *config) identify(msg *message.Message) (Event, error) {
+	return c.identifyFor(msg, c.consumer(msg))
+}
+
+func (c *config) identifyFor(msg *message.Message, consumer string) (Event, error) {
 	ev := Event{
-		Consumer: c.consumer(msg),
+		Consumer: consumer,
 		Source:   c.source(msg),
 		Type:     c.eventType(msg),
 	}
@@ -124,23 +128,28 @@ func (c *config) identify(msg *message.Message) (Event, error) {
 // maxPrintable bounds, in bytes, what is stored of an id, source, consumer or type for people to read.
 const maxPrintable = 255
 
+// maxLastError bounds, in bytes, what is stored of the error of a failed attempt.
+const maxLastError = 2000
+
 // printable returns s in a form that every database, log and terminal can hold: at most maxPrintable bytes of valid
 // UTF-8, with everything unprintable escaped as in a Go string. It is for reading only, never for comparing.
-func printable(s string) string {
+func printable(s string) string { return printableUpTo(s, maxPrintable) }
+
+func printableUpTo(s string, most int) string {
 	const ellipsis = "…"
 
-	if len(s) <= maxPrintable && isPlain(s) {
+	if len(s) <= most && isPlain(s) {
 		return s
 	}
 
-	quoted := strconv.Quote(s[:min(len(s), maxPrintable)])
+	quoted := strconv.Quote(s[:min(len(s), most)])
 	quoted = quoted[1 : len(quoted)-1]
 
-	if len(s) <= maxPrintable && len(quoted) <= maxPrintable {
+	if len(s) <= most && len(quoted) <= most {
 		return quoted
 	}
 
-	return strings.ToValidUTF8(quoted[:min(len(quoted), maxPrintable-len(ellipsis))], "") + ellipsis
+	return strings.ToValidUTF8(quoted[:min(len(quoted), most-len(ellipsis))], "") + ellipsis
 }
 
 func isPlain(s string) bool {

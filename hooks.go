@@ -16,12 +16,14 @@ type Hooks struct {
 	Processed func(ctx context.Context, ev Event)
 	// Duplicate is called when the event had been processed before.
 	Duplicate func(ctx context.Context, ev Event)
-	// Failed is called when an attempt was given up and the message will be nacked: the handler failed or panicked,
-	// the event is in flight elsewhere, or the database failed. It is not called for ErrSkip.
+	// Failed is called when an attempt was given up and the message will be nacked, or is a dead letter: the handler failed
+	// or panicked, the event is in flight elsewhere, or the database failed. It is not called for ErrSkip.
 	Failed func(ctx context.Context, ev Event, err error)
 	// Retried is called before an attempt is repeated in a fresh transaction, with the serialization failure,
 	// deadlock or busy error that ended the attempt before. See [WithMaxTxRetries].
 	Retried func(ctx context.Context, ev Event, err error)
+	// Dead is called when a message became a dead letter, with the error of its last attempt. See [WithMaxAttempts].
+	Dead func(ctx context.Context, ev Event, err error)
 }
 
 func (ib *Inbox) callHook(ctx context.Context, hook func(context.Context, Event), ev Event) {

@@ -11,13 +11,15 @@ import (
 )
 
 // Inbox remembers which events were handled, in a table of the database that the handlers write to. It is safe for
-// concurrent use. It starts no goroutine and needs no closing.
+// concurrent use and needs no closing. Only its subscribers start goroutines, which end when they are closed.
 type Inbox struct {
 	*config
 
 	repo      *repository
+	running   registry
 	repeating atomic.Bool // the last event looked at had been handled before
 	warned    warnings
+	failing   failing
 }
 
 // New returns an inbox on a database. It does not connect: missing tables show at the first message as
@@ -40,8 +42,9 @@ func New(db *sql.DB, dialect Dialect, opts ...Option) (*Inbox, error) {
 
 // Forget removes the record of an event and its stored outputs, so that the next delivery runs the handler again. It
 // reports whether there was a record. Consumer, Source and ID must be what the middleware found in the message (see
-// [EventFromContext]), and so must Time when [WithEventTime] provided it. An event that is being handled right now is
-// not known yet and stays.
+// [EventFromContext]), and so must Time when [WithEventTime] provided it. An event that is being handled right now in
+// same-transaction mode is not known yet and stays. A stored message goes with its event, and a worker that has it loses its
+// lease.
 func (ib *Inbox) Forget(ctx context.Context, ev Event) (bool, error) {
 	switch {
 	case ev.ID == "":

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,6 +26,58 @@ func (k Key) String() string {
 	b[8], b[13], b[18], b[23] = '-', '-', '-', '-'
 
 	return string(b[:])
+}
+
+func (k Key) hex() string { return hex.EncodeToString(k[:]) }
+
+var errNotAKey = errors.New("inbox: not a key")
+
+// Scan reads a key from a column of type uuid, or of 16 bytes. It implements [sql.Scanner].
+func (k *Key) Scan(src any) error {
+	var text string
+
+	switch src := src.(type) {
+	case []byte:
+		if len(src) == len(k) {
+			copy(k[:], src)
+
+			return nil
+		}
+
+		text = string(src)
+	case string:
+		text = src
+	default:
+		return fmt.Errorf("%w: %T", errNotAKey, src)
+	}
+
+	return k.parse(text)
+}
+
+// parse reads the form of String.
+func (k *Key) parse(text string) error {
+	if len(text) != 36 {
+		return fmt.Errorf("%w: %q", errNotAKey, printable(text))
+	}
+
+	plain := text[0:8] + text[9:13] + text[14:18] + text[19:23] + text[24:36]
+
+	decoded, err := hex.DecodeString(plain)
+	if err != nil {
+		return fmt.Errorf("%w: %q", errNotAKey, printable(text))
+	}
+
+	var parsed Key
+
+	copy(parsed[:], decoded)
+
+	if parsed.String() != text {
+		return fmt.Errorf("%w: %q", errNotAKey, printable(text))
+	}
+
+	*k = parsed
+
+	return nil
 }
 
 // KeyOf returns the key of an event. It depends on Consumer, Source and ID, and on the event's time: the one that the

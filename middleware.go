@@ -31,7 +31,9 @@ func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 			return nil, fmt.Errorf("inbox: %w: message %q", ErrAlreadyAcked, printable(msg.UUID))
 		}
 
-		ev, err := ib.identify(msg)
+		d := ib.deliveryOf(msg)
+
+		ev, err := ib.identifyDelivered(msg, d)
 		if err != nil {
 			return nil, err
 		}
@@ -41,33 +43,59 @@ func (ib *Inbox) Middleware(h message.HandlerFunc) message.HandlerFunc {
 			return nil, fmt.Errorf("inbox: %w: a copy of event %s is being handled inside its own handler", ErrInFlight, ev)
 		}
 
-		returned := false
+		return ib.handleEvent(task{msg: msg, event: ev, key: key, delivery: d}, h)
+	}
+}
 
-		defer func() {
-			if !returned {
-				ib.gaveUp(msg, ev, errPanicked)
-			}
-		}()
+// task is an event that a message asks to be handled.
+type task struct {
+	msg      *message.Message
+	event    Event
+	key      Key
+	delivery *delivery // of a stored message, or nil
+}
 
-		var outputs []*message.Message
+// handleEvent makes attempts until one is committed or fails for good.
+func (ib *Inbox) handleEvent(t task, h message.HandlerFunc) (outputs []*message.Message, err error) {
+	c, err := ib.startCounting(t)
+	if err != nil || c.dead {
+		return nil, err
+	}
 
-		err = ib.retryTransient(func() (err error) {
-			outputs, err = ib.attempt(msg, ev, key, h)
+	returned := false
 
-			return err
-		}, func(err error) {
-			ib.callErrorHook(msg.Context(), ib.hooks.Retried, ev, err)
-		})
-		returned = true
-
-		if err != nil {
-			ib.gaveUp(msg, ev, err)
-
-			return nil, err
+	defer func() {
+		if returned {
+			return
 		}
 
+		ib.gaveUp(t, errPanicked)
+
+		if c.isLast() {
+			err = c.bury(fmt.Errorf("%w: %v", errPanicked, recover()))
+		}
+	}()
+
+	err = ib.retryTransient(func() (err error) {
+		outputs, err = ib.attempt(t, c, h)
+
+		return err
+	}, func(err error) {
+		ib.callErrorHook(t.msg.Context(), ib.hooks.Retried, t.event, err)
+	})
+	returned = true
+
+	if err == nil {
 		return outputs, nil
 	}
+
+	ib.gaveUp(t, err)
+
+	if c.isLast() {
+		return nil, c.bury(err)
+	}
+
+	return nil, err
 }
 
 func isClosed(ch <-chan struct{}) bool {
@@ -80,11 +108,11 @@ func isClosed(ch <-chan struct{}) bool {
 }
 
 // attempt is one transaction: claim, handler, outputs, commit.
-func (ib *Inbox) attempt(msg *message.Message, ev Event, key Key, h message.HandlerFunc) ([]*message.Message, error) {
-	ctx, cancel := ib.detach(msg.Context())
+func (ib *Inbox) attempt(t task, c *count, h message.HandlerFunc) ([]*message.Message, error) {
+	ctx, cancel := ib.detach(t.msg.Context())
 	defer cancel()
 
-	s := &scope{inbox: ib, parent: scopeFrom(msg.Context()), msg: msg, event: ev, key: key}
+	s := &scope{task: t, inbox: ib, parent: scopeFrom(t.msg.Context())}
 
 	if outputs, known, err := ib.lookUp(ctx, s); known || err != nil {
 		return outputs, err
@@ -95,7 +123,7 @@ func (ib *Inbox) attempt(msg *message.Message, ev Event, key Key, h message.Hand
 	}
 	defer s.release()
 
-	fresh, err := ib.repo.claim(ctx, s.tx.Tx, key, ev)
+	fresh, err := ib.claim(ctx, s)
 	if err != nil {
 		return nil, s.failed(ctx, "claiming", err)
 	}
@@ -104,9 +132,13 @@ func (ib *Inbox) attempt(msg *message.Message, ev Event, key Key, h message.Hand
 		return ib.replay(ctx, s)
 	}
 
+	c.started()
+
 	outputs, err := ib.handle(ctx, s, h)
 	if err != nil {
 		if errors.Is(err, ErrSkip) {
+			s.delivery.skip()
+
 			return nil, nil
 		}
 
@@ -120,14 +152,33 @@ func (ib *Inbox) attempt(msg *message.Message, ev Event, key Key, h message.Hand
 		return nil, s.failed(ctx, "keeping the outputs of", err)
 	}
 
+	if err := c.forget(ctx, s.tx.Tx); err != nil {
+		return nil, s.failed(ctx, "forgetting the failures of", err)
+	}
+
 	if err := ib.commit(ctx, s); err != nil {
 		return nil, s.failed(ctx, "committing", err)
 	}
 
 	s.release()
+	s.delivery.commit(len(outputs) > 0)
 	ib.committed(s)
 
 	return outputs, nil
+}
+
+// claim makes the event this transaction's: by writing its row or, for a stored message, by completing it under its lease.
+func (ib *Inbox) claim(ctx context.Context, s *scope) (fresh bool, err error) {
+	if s.delivery != nil {
+		return ib.repo.hold(ctx, s.tx.Tx, s.delivery.owner, s.delivery.fence)
+	}
+
+	fresh, err = ib.repo.claim(ctx, s.tx.Tx, s.key, s.event)
+	if err != nil || fresh {
+		return fresh, err
+	}
+
+	return ib.repo.takeOver(ctx, s.tx.Tx, s.key)
 }
 
 // handle lends the message to the handler, with the transaction in its context.
@@ -140,12 +191,13 @@ func (ib *Inbox) handle(ctx context.Context, s *scope, h message.HandlerFunc) ([
 	return s.detachAll(outputs), err
 }
 
-// gaveUp reports that the message is given back to the broker, if the broker will still have it.
-func (ib *Inbox) gaveUp(msg *message.Message, ev Event, err error) {
-	ib.callErrorHook(msg.Context(), ib.hooks.Failed, ev, err)
+// gaveUp reports that an attempt failed, and with it the event if the handler has told the broker otherwise.
+func (ib *Inbox) gaveUp(t task, err error) {
+	t.delivery.hasFailed(err)
+	ib.callErrorHook(t.msg.Context(), ib.hooks.Failed, t.event, err)
 
-	if isClosed(msg.Acked()) {
-		ib.logger.Error("Inbox sees an event lost: its handler acked the message and then failed", err, fieldsOf(ev))
+	if isClosed(t.msg.Acked()) {
+		ib.logger.Error("Inbox sees an event lost: its handler acked the message and then failed", err, fieldsOf(t.event))
 	}
 }
 

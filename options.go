@@ -34,8 +34,12 @@ type config struct {
 	txRetries  int
 	outbox     func(tx *sql.Tx) (message.Publisher, error)
 	unprepared bool
-	hooks      Hooks
-	logger     watermill.LoggerAdapter
+
+	maxAttempts int // of same-transaction mode, 0 without a limit
+	crashGuard  bool
+
+	hooks  Hooks
+	logger watermill.LoggerAdapter
 }
 
 func newConfig(d Dialect, opts []Option) (*config, error) {
@@ -71,6 +75,10 @@ func newConfig(d Dialect, opts []Option) (*config, error) {
 
 	if c.txOptions != nil && !engine.supports(c.txOptions.Isolation) {
 		return nil, fmt.Errorf("WithTxOptions: %s has no isolation level %q", d, c.txOptions.Isolation)
+	}
+
+	if c.crashGuard && c.maxAttempts == 0 {
+		return nil, fmt.Errorf("WithCrashGuard needs WithMaxAttempts, to know when to give up")
 	}
 
 	c.tables = c.tables.in(engine)

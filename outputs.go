@@ -69,8 +69,10 @@ func mayHaveOutputs(ctx context.Context) bool {
 // Messages are stored as a sequence of length-prefixed strings (see appendPrefixed), each message as its UUID, payload,
 // number of metadata entries, and the entries' keys and values ordered by key. Unlike JSON this keeps every byte.
 
-func encodeMessages(messages []*message.Message) []byte {
-	b := binary.BigEndian.AppendUint32(nil, uint32(len(messages)))
+func encodeMessages(messages []*message.Message) []byte { return appendMessages(nil, messages) }
+
+func appendMessages(b []byte, messages []*message.Message) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(messages)))
 	for _, msg := range messages {
 		b = appendPrefixed(b, msg.UUID)
 		b = appendPrefixed(b, msg.Payload)

@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -19,7 +21,10 @@ type repository struct {
 	queries  queries
 	txOpts   *sql.TxOptions
 	lockWait time.Duration
-	stmts    statements
+	stmts    statements // of handlers' transactions
+
+	batchStmts statements // of the inbox's own transactions
+	writing    sync.Mutex // held by the inbox's own transactions where the engine has one writer
 }
 
 func newRepository(db *sql.DB, c *config) *repository {
@@ -31,13 +36,16 @@ func newRepository(db *sql.DB, c *config) *repository {
 		txOpts:   c.txOptions,
 		lockWait: c.lockWait,
 		stmts:    statements{unprepared: c.unprepared},
+
+		batchStmts: statements{unprepared: c.unprepared},
 	}
 }
 
 // begin starts a transaction on a connection of its own, for the scope to release. The statements that run in it are
 // prepared before, so that one connection is enough.
 func (r *repository) begin(ctx context.Context, s *scope) error {
-	err := r.stmts.prepare(ctx, r.db.DB, r.queries.claim, r.queries.known, r.queries.storeOutputs, r.queries.loadOutputs)
+	err := r.stmts.prepare(ctx, r.db.DB, r.queries.claim, r.queries.known, r.queries.storeOutputs, r.queries.loadOutputs,
+		r.queries.hold, r.queries.stillHeld)
 	if err != nil {
 		return r.explain(ctx, r.db, err)
 	}
@@ -60,6 +68,11 @@ func (r *repository) begin(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
+}
+
+// ready reports ErrNotMigrated before anything is stored.
+func (r *repository) ready(ctx context.Context) error {
+	return r.inBatch(ctx, func(*sql.Tx) error { return nil })
 }
 
 func (r *repository) exec(ctx context.Context, tx *sql.Tx, query string, args ...any) (affected int64, err error) {
@@ -155,7 +168,19 @@ func (r *repository) loadOutputs(ctx context.Context, tx *sql.Tx, key Key) (enco
 // forget removes every trace of an event.
 func (r *repository) forget(ctx context.Context, key Key) (known bool, err error) {
 	err = r.inTx(ctx, func(tx *sql.Tx) error {
-		if _, err := r.exec(ctx, tx, r.queries.forgetOutput, r.engine.keyArg(key)); err != nil {
+		for _, query := range []string{r.queries.forgetOutput, r.queries.forgetFailure} {
+			if _, err := r.exec(ctx, tx, query, r.engine.keyArg(key)); err != nil {
+				return err
+			}
+		}
+
+		lanes, err := r.texts(ctx, tx, r.queries.forgetMessage, r.engine.keyArg(key))
+		if err != nil {
+			return err
+		}
+
+		lanes = slices.DeleteFunc(lanes, func(l string) bool { return l == "" })
+		if err := errors.Join(r.lockLanes(ctx, tx, lanes), r.promote(ctx, tx, lanes)); err != nil {
 			return err
 		}
 

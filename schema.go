@@ -120,7 +120,7 @@ func (r *repository) migrate(ctx context.Context, migrations []migration) error 
 
 // appliedMigrations returns nil when nothing was ever applied, or a table was dropped since. All can be applied again.
 func (r *repository) appliedMigrations(ctx context.Context, tx *sql.Tx) (map[int]bool, error) {
-	for _, t := range []table{r.tables.migrations, r.tables.ledger, r.tables.outputs} {
+	for _, t := range append(r.tables.all(), r.tables.migrations) {
 		if exists, err := r.engine.exists(ctx, tx, t); err != nil || !exists {
 			return nil, err
 		}
@@ -160,6 +160,15 @@ func migrationsOf(e engine, t tables) ([]migration, error) {
 		"{{outputs}}", t.outputs.String(),
 		"{{schema}}", quote(t.ledger.schema),
 		"{{unprocessed}}", quote(t.ledger.name+unprocessedSuffix),
+		"{{payloads}}", t.payloads.String(),
+		"{{payloads_name}}", quote(t.payloads.name),
+		"{{failures}}", t.failures.String(),
+		"{{failures_name}}", quote(t.failures.name),
+		"{{due}}", quote(t.ledger.name+dueSuffix),
+		"{{lane}}", quote(t.ledger.name+laneSuffix),
+		"{{active}}", quote(t.ledger.name+activeSuffix),
+		"{{dead}}", quote(t.ledger.name+deadSuffix),
+		"{{failed}}", quote(t.ledger.name+failedSuffix),
 	)
 
 	migrations := make([]migration, len(files))

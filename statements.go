@@ -64,6 +64,14 @@ func (s *statements) exec(ctx context.Context, tx *sql.Tx, query string, args ..
 	return tx.ExecContext(ctx, query, args...)
 }
 
+func (s *statements) query(ctx context.Context, tx *sql.Tx, query string, args ...any) (*sql.Rows, error) {
+	if stmt := s.of(query); stmt != nil {
+		return tx.StmtContext(ctx, stmt).QueryContext(ctx, args...) //nolint:sqlclosecheck // closed with the transaction
+	}
+
+	return tx.QueryContext(ctx, query, args...)
+}
+
 // queryRow reads in tx, or outside of any transaction when tx is nil.
 func (s *statements) queryRow(ctx context.Context, db *sql.DB, tx *sql.Tx, query string, args ...any) *sql.Row {
 	stmt := s.of(query) //nolint:sqlclosecheck // lives as long as the pool

@@ -20,14 +20,24 @@ func quote(identifier string) string { return `"` + identifier + `"` }
 
 // tables are the tables of one inbox.
 type tables struct {
-	ledger, outputs, migrations table
+	ledger, outputs, payloads, failures, migrations table
 }
 
+// all are the tables that migrations make.
+func (t tables) all() []table { return []table{t.ledger, t.outputs, t.payloads, t.failures} }
+
+// Suffixes of the side tables, and of indexes, which share a namespace with tables.
 const (
 	outputsSuffix     = "_outputs"
-	payloadsSuffix    = "_payloads" // reserved for stored messages
+	payloadsSuffix    = "_payloads"
+	failuresSuffix    = "_failures"
 	migrationsSuffix  = "_migrations"
 	unprocessedSuffix = "_unprocessed"
+	dueSuffix         = "_due"
+	laneSuffix        = "_lane"
+	activeSuffix      = "_active"
+	deadSuffix        = "_dead"
+	failedSuffix      = "_failed"
 
 	// maxTableName leaves room for the longest suffix in PostgreSQL's 63 bytes; it would cut the rest off silently.
 	maxTableName = 50
@@ -51,9 +61,12 @@ func parseTable(name string) (tables, error) {
 		}
 	}
 
-	for _, suffix := range []string{outputsSuffix, payloadsSuffix, migrationsSuffix, unprocessedSuffix} {
+	for _, suffix := range []string{
+		outputsSuffix, payloadsSuffix, failuresSuffix, migrationsSuffix,
+		unprocessedSuffix, dueSuffix, laneSuffix, activeSuffix, deadSuffix, failedSuffix,
+	} {
 		if strings.HasSuffix(strings.ToLower(base), suffix) {
-			return tables{}, fmt.Errorf("WithTable(%q): names that end in %s are kept for the side tables", name, suffix)
+			return tables{}, fmt.Errorf("WithTable(%q): names that end in %s are kept for side tables and indexes", name, suffix)
 		}
 	}
 
@@ -64,6 +77,8 @@ func newTables(schema, base string) tables {
 	return tables{
 		ledger:     table{schema, base},
 		outputs:    table{schema, base + outputsSuffix},
+		payloads:   table{schema, base + payloadsSuffix},
+		failures:   table{schema, base + failuresSuffix},
 		migrations: table{schema, base + migrationsSuffix},
 	}
 }
@@ -75,4 +90,18 @@ func (t tables) in(e engine) tables {
 	}
 
 	return t
+}
+
+// fill puts the tables' names into a statement. A quoted name without its schema is how SQLite refers to a statement's own
+// table.
+func (t tables) fill(statement string) string {
+	return strings.NewReplacer(
+		"{ledger}", t.ledger.String(),
+		"{outputs}", t.outputs.String(),
+		"{payloads}", t.payloads.String(),
+		"{failures}", t.failures.String(),
+		"{ledger_name}", quote(t.ledger.name),
+		"{outputs_name}", quote(t.outputs.name),
+		"{payloads_name}", quote(t.payloads.name),
+	).Replace(statement)
 }

@@ -15,11 +15,10 @@ import (
 
 // scope is what a handler's context knows of the inbox: one attempt at one event.
 type scope struct {
+	task
+
 	inbox  *Inbox
 	parent *scope // of another inbox's middleware around this one
-	msg    *message.Message
-	event  Event
-	key    Key
 	conn   *sqlx.Conn
 	tx     *sqlx.Tx
 
@@ -39,15 +38,19 @@ func scopeFrom(ctx context.Context) *scope {
 }
 
 // enclosing returns the scope of a handler at work inside of which this inbox is being asked again, or nil. Another Inbox
-// value on the same table of the same pool counts as this one.
+// value on the same table of the same pool counts as this one, see isSameAs.
 func (ib *Inbox) enclosing(ctx context.Context) *scope {
 	for s := scopeFrom(ctx); s != nil; s = s.parent {
-		if s.open() && s.inbox.repo.db.DB == ib.repo.db.DB && s.inbox.tables == ib.tables {
+		if s.open() && s.inbox.isSameAs(ib) {
 			return s
 		}
 	}
 
 	return nil
+}
+
+func (ib *Inbox) isSameAs(other *Inbox) bool {
+	return ib.repo.db.DB == other.repo.db.DB && ib.tables == other.tables
 }
 
 // open reports whether the handler is still running.
@@ -81,13 +84,31 @@ func (s *scope) lend(ctx context.Context) (takeBack func()) {
 	return func() {
 		cancel()
 
-		s.mu.Lock()
-		s.ended = true
-		s.mu.Unlock()
-
+		s.end()
 		msg.SetContext(original)
 		msg.UUID, msg.Metadata, msg.Payload = uuid, metadata, payload
 	}
+}
+
+// end makes the transaction the inbox's own again.
+func (s *scope) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.ended = true
+}
+
+// atWork returns the scope of the handler, or of the [InTx] of a stored message, that runs in this context, or nil.
+func atWork(ctx context.Context) *scope {
+	if s := scopeFrom(ctx); s.open() {
+		return s
+	}
+
+	if s := deliveryFrom(ctx).scope(); s.open() {
+		return s
+	}
+
+	return nil
 }
 
 // detachAll makes outputs that stay as they are when the message is taken back: they are published after the commit, when
@@ -126,7 +147,7 @@ func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 // SqlxTxFromContext returns the same transaction as [TxFromContext] with sqlx around it. Named queries get the
 // placeholders of the inbox's dialect.
 func SqlxTxFromContext(ctx context.Context) (*sqlx.Tx, bool) {
-	if s := scopeFrom(ctx); s.open() {
+	if s := atWork(ctx); s != nil {
 		return s.tx, true
 	}
 
@@ -138,6 +159,10 @@ func SqlxTxFromContext(ctx context.Context) (*sqlx.Tx, bool) {
 func EventFromContext(ctx context.Context) (Event, bool) {
 	if s := scopeFrom(ctx); s != nil {
 		return s.event, true
+	}
+
+	if d := deliveryFrom(ctx); d != nil {
+		return d.event, true
 	}
 
 	return Event{}, false
@@ -152,7 +177,7 @@ func EventFromContext(ctx context.Context) (Event, bool) {
 //
 // It reports false, and keeps nothing, when fn is nil or ctx is not that of a handler at work.
 func AfterCommit(ctx context.Context, fn func(ctx context.Context)) bool {
-	s := scopeFrom(ctx)
+	s := atWork(ctx)
 	if s == nil || fn == nil {
 		return false
 	}
@@ -169,21 +194,33 @@ func AfterCommit(ctx context.Context, fn func(ctx context.Context)) bool {
 	return true
 }
 
-// InTx runs fn in the transaction of the event that is being handled, inside a savepoint: when fn returns an error or
-// panics, what it wrote is undone and the handler may go on, or return the error to have everything undone. Calls can be
-// nested but not made concurrently, since a transaction is one connection. Without an inbox around the handler it
-// returns an error.
+// InTx runs fn in a transaction that is committed together with the record of the event.
+//
+// Inside [Inbox.Middleware] that is the middleware's transaction, and fn runs in a savepoint: when it returns an error or
+// panics, what it wrote is undone and the handler may go on, or return the error to have everything undone.
+//
+// For a stored message without the middleware it is a transaction of its own, which also completes the message if it is still
+// leased to this worker; [ErrLeaseLost] if not. No transaction is open before and after, so a slow call belongs in front of
+// InTx. Once it has returned nil, the message is finished, whatever the handler returns. When the event was processed before,
+// it returns nil and fn does not run. fn runs again after a serialization failure or deadlock, as a handler does. A second
+// InTx of the same attempt therefore does nothing.
+//
+// Calls can be nested but not made concurrently, since a transaction is one connection. Without an inbox around the
+// handler, or when fn is nil, it returns an error. The end of ctx does not end the transaction.
 func InTx(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	if fn == nil {
 		return errors.New("inbox: InTx: function is nil")
 	}
 
-	s := scopeFrom(ctx)
-	if !s.open() {
-		return fmt.Errorf("inbox: %w", errNoTx)
+	if s := atWork(ctx); s != nil {
+		return s.inSavepoint(context.WithoutCancel(ctx), fn)
 	}
 
-	return s.inSavepoint(context.WithoutCancel(ctx), fn)
+	if d := deliveryFrom(ctx); d != nil && scopeFrom(ctx) == nil {
+		return d.inTx(ctx, fn)
+	}
+
+	return fmt.Errorf("inbox: %w", errNoTx)
 }
 
 func (s *scope) inSavepoint(ctx context.Context, fn func(tx *sql.Tx) error) (err error) {

@@ -10,6 +10,8 @@ require (
 	github.com/ThreeDotsLabs/watermill-sql/v4 v4.1.3
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/lib/pq v1.12.3
+	github.com/riverqueue/river v0.51.2
+	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.2
 	github.com/watermill-inbox/inbox v0.0.0
 	github.com/watermill-inbox/inbox/brokers/amqp v0.0.0
 	github.com/watermill-inbox/inbox/brokers/kafka v0.0.0
@@ -18,7 +20,16 @@ require (
 	modernc.org/sqlite v1.62.0
 )
 
-require github.com/jmoiron/sqlx v1.4.0 // indirect
+require (
+	github.com/jmoiron/sqlx v1.4.0 // indirect
+	github.com/riverqueue/river/riverdriver v0.51.2 // indirect
+	github.com/riverqueue/river/rivershared v0.51.2 // indirect
+	github.com/riverqueue/river/rivertype v0.51.2 // indirect
+	github.com/tidwall/gjson v1.20.0 // indirect
+	github.com/tidwall/match v1.2.0 // indirect
+	github.com/tidwall/pretty v1.2.1 // indirect
+	github.com/tidwall/sjson v1.2.5 // indirect
+)
 
 require (
 	github.com/IBM/sarama v1.50.1
@@ -77,7 +88,7 @@ require (
 	golang.org/x/net v0.55.0 // indirect
 	golang.org/x/sync v0.25.0
 	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/text v0.41.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 	modernc.org/libc v1.80.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect

@@ -182,7 +182,7 @@ func TestClaimCost(t *testing.T) {
 			return s.AddNoPublisherHandler("h", "orders", s.pubsub, h) //nolint:staticcheck // deprecated, and in use
 		},
 	} {
-		forEachEngine(t, "a duplicate for a "+name+" costs one statement and no look at outputs", func(t *testing.T, db *testdb.DB) {
+		forEachEngine(t, "a duplicate for a "+name+" costs two statements at most, writes nothing and does not look at outputs", func(t *testing.T, db *testdb.DB) {
 			db, spy := spied(t, db)
 			ib, s, w := db.New(t), newStation(t), newWorker(db)
 			add(s, asConsumer(w.handle)).AddMiddleware(ib.Middleware)
@@ -192,7 +192,12 @@ func TestClaimCost(t *testing.T) {
 			for range 3 {
 				spy.forget()
 				s.publish(t, "orders", delivery("e1"))
-				require.Equal(t, "statements on the ledger", len(spy.queries(db.Table("inbox"))), 1)
+
+				// The claim, and whether the row it found is that of a processed event; in a run of duplicates only the latter.
+				if n := len(spy.queries(db.Table("inbox"))); n > 2 {
+					t.Errorf("%d statements on the ledger, want 2 at most", n)
+				}
+
 				require.Equal(t, "statements on the outputs", len(spy.queries("inbox_outputs")), 0)
 			}
 

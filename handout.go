@@ -1,0 +1,165 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// pollInterval is how often a subscription looks for messages that it has not heard of: stored by processes that died,
+// requeued elsewhere, or due again after a pause.
+const pollInterval = time.Second
+
+// maxClaim bounds one transaction that claims messages.
+const maxClaim = 512
+
+// claimAll leases what is due whenever there is room for it, until ctx ends.
+func (s *subscription) claimAll(ctx context.Context) {
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+
+	pause := retryPause
+
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-poll.C:
+		}
+
+		// From here on newly stored messages have to queue up, until there is nothing due in the table.
+		s.behind.Store(true)
+
+		for s.behind.Load() && ctx.Err() == nil {
+			n := s.slots.take(maxClaim)
+			if n == 0 {
+				break // freeing one wakes up
+			}
+
+			claimed, err := s.claim(n)
+			s.free(n - claimed)
+
+			if err != nil {
+				s.inbox.logger.Error("Inbox could not lease stored messages and tries again", err, s.fields())
+				s.pause(pause)
+				pause = min(2*pause, maxNackPause)
+
+				continue
+			}
+
+			pause = retryPause
+
+			if claimed < n {
+				s.behind.Store(false)
+			}
+		}
+	}
+}
+
+// claim leases up to n messages and returns how many slots they take.
+func (s *subscription) claim(n int) (int, error) {
+	ctx, cancel := s.statement()
+	defer cancel()
+
+	var (
+		start   time.Time
+		claimed []leased
+	)
+
+	err := s.inbox.retryTransient(func() (err error) {
+		start = time.Now()
+		claimed, err = s.inbox.repo.lease(ctx, s.queue, s.owner, s.set.lease, n)
+
+		return err
+	}, func(error) {})
+	if err != nil {
+		return 0, err
+	}
+
+	for _, l := range claimed {
+		s.receive(l, start)
+	}
+
+	return len(claimed), nil
+}
+
+// receive hands out a claimed message, unless its fate is known already.
+func (s *subscription) receive(l leased, start time.Time) {
+	ev, _, msg, err := decodeStored(l.data)
+	if err != nil {
+		err = fmt.Errorf("inbox: stored message %s: %w", l.key, err)
+		s.verdicts <- settlement{
+			verdict:  verdict{fence: l.fence, lane: l.lane, fate: fateDead, err: printable(err.Error())},
+			delivery: &delivery{subscription: s, event: ev, err: err, msg: message.NewMessage("", nil)},
+		}
+
+		return
+	}
+
+	d := s.deliver(l, ev, msg, start)
+
+	switch {
+	case l.processed && !l.outputs: // and whoever did it died before saying so
+		d.committed = true
+		s.decide(d, fateDone)
+	case l.attempts > s.set.maxAttempts && !l.processed:
+		d.err = fmt.Errorf("inbox: no answer to %d attempts: leases ended, as they do when the process dies", l.attempts-1)
+		s.decide(d, fateDead)
+	default:
+		s.ready <- d
+	}
+}
+
+// handOutAll gives what is ready to the reader, and what the reader does not take to others.
+func (s *subscription) handOutAll() {
+	for d := range s.ready {
+		if !s.offer(d) {
+			d.cancel(errNotTaken)
+			s.decide(d, fateBack)
+		}
+	}
+}
+
+// offer reports whether the reader took the message.
+func (s *subscription) offer(d *delivery) bool {
+	if s.isEnding() {
+		return false
+	}
+
+	// Before the lease ends, so that the message can be given back in time and is not renewed for nobody.
+	patience := time.Until(d.leaseEnd) - s.set.lease/2
+	if patience <= 0 {
+		return false
+	}
+
+	s.keep(d)
+
+	select {
+	case s.out <- d.msg:
+		s.handlers.Go(d.watch)
+
+		return true
+	default:
+	}
+
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+
+	select {
+	case s.out <- d.msg:
+		s.handlers.Go(d.watch)
+
+		return true
+	case <-timer.C:
+	case <-s.subscribing.Done():
+	case <-s.closing:
+	case <-s.broken:
+	}
+
+	s.drop(d)
+
+	return false
+}

@@ -1,0 +1,269 @@
+package inbox
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Bounds of one transaction that stores messages. What arrives meanwhile waits for the next one.
+const (
+	maxBatch      = 512
+	maxBatchBytes = 8 << 20
+)
+
+// maxStoredBytes is what the payload and the metadata of a message that is to be stored may come to. PostgreSQL holds 1 GiB in a
+// value and needs twice a message's size to take it in.
+const maxStoredBytes = 256 << 20
+
+// Pauses before messages are nacked, because many brokers deliver a nacked message again at once.
+const (
+	nackPause    = 100 * time.Millisecond
+	maxNackPause = 5 * time.Second
+)
+
+// take reads what the broker delivers in one of its subscriptions.
+func (s *subscription) take(messages <-chan *message.Message) {
+	for msg := range messages {
+		select {
+		case s.arrivals <- msg:
+		case <-s.abandoned:
+			return
+		}
+	}
+}
+
+// storeAll stores what arrives until the intake has ended.
+func (s *subscription) storeAll() {
+	pause := nackPause
+
+	for {
+		batch := s.nextBatch()
+		if len(batch) == 0 {
+			return
+		}
+
+		arrivals, messages := s.identifyAll(batch)
+		if len(arrivals) == 0 {
+			continue
+		}
+
+		if err := s.store(arrivals, messages); err != nil {
+			s.inbox.logger.Error("Inbox could not store messages and nacks them", err, s.fields().Add(watermill.LogFields{
+				"messages": len(arrivals),
+			}))
+
+			s.pause(pause)
+			pause = min(2*pause, maxNackPause)
+
+			for _, same := range messages {
+				nackAll(same)
+			}
+
+			continue
+		}
+
+		pause = nackPause
+	}
+}
+
+// nextBatch waits for one message and takes what else is there.
+func (s *subscription) nextBatch() (batch []*message.Message) {
+	var bytes int
+
+	add := func(msg *message.Message, ok bool) bool {
+		if ok {
+			batch = append(batch, msg)
+			bytes += len(msg.Payload)
+		}
+
+		return ok && len(batch) < maxBatch && bytes < maxBatchBytes
+	}
+
+	select {
+	case msg, ok := <-s.arrivals:
+		if !add(msg, ok) {
+			return batch
+		}
+	case <-s.abandoned:
+		return nil
+	}
+
+	for {
+		select {
+		case msg, ok := <-s.arrivals:
+			if !add(msg, ok) {
+				return batch
+			}
+		default:
+			return batch
+		}
+	}
+}
+
+// identifyAll prepares messages for storing, and nacks those that cannot be stored. Deliveries of one event become one
+// arrival with several messages.
+func (s *subscription) identifyAll(batch []*message.Message) (arrivals []arrival, messages [][]*message.Message) {
+	known := make(map[Key]int, len(batch))
+
+	for _, msg := range batch {
+		a, err := s.identify(msg)
+		if err != nil {
+			s.refuse(msg, err)
+
+			continue
+		}
+
+		if i, ok := known[a.key]; ok {
+			messages[i] = append(messages[i], msg)
+
+			continue
+		}
+
+		known[a.key] = len(arrivals)
+		arrivals = append(arrivals, a)
+		messages = append(messages, []*message.Message{msg})
+	}
+
+	return arrivals, messages
+}
+
+func (s *subscription) identify(msg *message.Message) (a arrival, err error) {
+	defer func() {
+		if r := recover(); r != nil { // in a function of the user's, with no router around it
+			err = fmt.Errorf("inbox: identifying a message: panic: %v", r)
+		}
+	}()
+
+	size := len(msg.Payload)
+	for key, value := range msg.Metadata {
+		size += len(key) + len(value)
+	}
+
+	if size > maxStoredBytes {
+		return a, fmt.Errorf("inbox: message %q has %d bytes of payload and metadata, more than the %d that can be stored",
+			printable(msg.UUID), size, maxStoredBytes)
+	}
+
+	original := msg.Context()
+	msg.SetContext(withRouted{original, s.routed})
+	defer msg.SetContext(original)
+
+	a.event, err = s.inbox.identifyFor(msg, s.consumer)
+	if err != nil {
+		return a, err
+	}
+
+	if s.set.orderingKey != nil {
+		a.lane = laneOf(s.queue, s.set.orderingKey(msg))
+	}
+
+	a.key = KeyOf(a.event)
+	a.data = encodeStored(a.event, s.topic, msg)
+
+	return a, nil
+}
+
+// refuse gives one message back to the broker without holding up the others.
+func (s *subscription) refuse(msg *message.Message, err error) {
+	s.inbox.logger.Error("Inbox cannot store a message and nacks it", err, s.fields().Add(watermill.LogFields{
+		"message_uuid": printable(msg.UUID),
+	}))
+
+	s.handlers.Go(func() {
+		s.pause(nackPause)
+		msg.Nack()
+	})
+}
+
+// store writes the arrivals in one transaction and acks all of their messages. As many of the new ones as there is room for go
+// out from memory, if nothing older waits in the table.
+func (s *subscription) store(arrivals []arrival, messages [][]*message.Message) error {
+	reserved := 0
+	if !s.behind.Load() && !s.isEnding() {
+		reserved = s.slots.take(len(arrivals))
+	}
+
+	for i, n := 0, reserved; i < len(arrivals) && n > 0; i++ {
+		if arrivals[i].lane == 0 {
+			arrivals[i].lease = true
+			n--
+		}
+	}
+
+	ctx, cancel := s.statement()
+	defer cancel()
+
+	var (
+		start  time.Time
+		stores []stored
+	)
+
+	err := s.inbox.retryTransient(func() (err error) {
+		start = time.Now()
+		stores, err = s.inbox.repo.store(ctx, s.queue, s.owner, s.set.lease, arrivals)
+
+		return err
+	}, func(error) {})
+	if err != nil {
+		s.free(reserved)
+
+		return err
+	}
+
+	due := false
+
+	for i, a := range arrivals {
+		original := messages[i][0]
+		ackAll(messages[i])
+
+		switch stores[i] {
+		case storedLeased:
+			reserved--
+			s.ready <- s.deliver(leased{fence: fence{a.key, 1}}, a.event, handedOut(original), start)
+		case storedDue:
+			due = true
+		case storedBefore:
+			s.inbox.skipped(original.Context(), a.event)
+		}
+
+		for _, again := range messages[i][1:] {
+			s.inbox.skipped(again.Context(), a.event)
+		}
+	}
+
+	if due {
+		s.behind.Store(true)
+		s.wakeUp()
+	}
+
+	s.free(reserved)
+
+	return nil
+}
+
+// handedOut makes a message with the contents of one that the broker has to forget.
+func handedOut(msg *message.Message) *message.Message {
+	copied := message.NewMessage(msg.UUID, msg.Payload)
+	copied.Metadata = msg.Metadata
+
+	return copied
+}
+
+func ackAll(messages []*message.Message) {
+	for _, msg := range messages {
+		msg.Ack()
+	}
+}
+
+func nackAll(messages []*message.Message) {
+	for _, msg := range messages {
+		msg.Nack()
+	}
+}
+
+func (s *subscription) fields() watermill.LogFields {
+	return watermill.LogFields{"consumer": s.consumer, "topic": printable(s.topic)}
+}

@@ -1,0 +1,489 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// lane identifies the messages of one queue that share an ordering key; 0 is none.
+type lane int64
+
+// queueOf identifies the stored messages of a consumer's topic.
+func queueOf(consumer, topic string) (queue Key) {
+	hash := sha256.Sum256(appendPrefixed(appendPrefixed(nil, consumer), topic))
+	copy(queue[:], hash[:])
+
+	return queue
+}
+
+// laneOf merges two lanes once in 2^63 pairs, which costs them some concurrency and nothing else.
+func laneOf(queue Key, orderingKey string) lane {
+	if orderingKey == "" {
+		return 0
+	}
+
+	hash := sha256.Sum256(appendPrefixed(appendPrefixed(nil, queue[:]), orderingKey))
+
+	return lane(binary.BigEndian.Uint64(hash[:])>>1) | 1
+}
+
+func (l lane) text() string {
+	if l == 0 {
+		return ""
+	}
+
+	return strconv.FormatInt(int64(l), 10)
+}
+
+// lockOf spreads lanes over a bounded number of locks.
+func (l lane) lock() int {
+	const locks = 256
+
+	return int(l>>1) % locks
+}
+
+// fence is what a worker knows of its lease: it holds as long as the row still has this owner and this number of leases,
+// which unlike the number of attempts never goes down.
+type fence struct {
+	key   Key
+	lease int
+}
+
+// arrival is a message on its way into the table.
+type arrival struct {
+	key   Key
+	event Event
+	lane  lane
+	data  []byte // see encodeStored
+	lease bool   // leave it leased, if it is new and has no lane
+}
+
+// stored says what became of an arrival.
+type stored uint8
+
+const (
+	storedBefore stored = iota // a duplicate
+	storedDue                  // for anybody to lease
+	storedLeased               // by the one who stored it
+)
+
+// leased is a message that was claimed.
+type leased struct {
+	fence
+	lane      lane
+	attempts  int
+	data      []byte
+	processed bool // only its outputs are still to be published
+	outputs   bool
+	seq       int64
+}
+
+// fate is what becomes of a leased message.
+type fate string
+
+const (
+	fateDone  fate = "done"  // processed, or skipped
+	fateRetry fate = "retry" // due again after a delay
+	fateDead  fate = "dead"
+	fateBack  fate = "back" // due now, as if it had never been leased
+)
+
+// verdict decides the fate of one leased message.
+type verdict struct {
+	fence
+	lane  lane
+	fate  fate
+	delay time.Duration
+	err   string
+}
+
+// inBatch runs statements that work on stored messages, in a short transaction of their own.
+func (r *repository) inBatch(ctx context.Context, fn func(tx *sql.Tx) error) error {
+	if err := r.batchStmts.prepare(ctx, r.db.DB, r.queries.batch()...); err != nil {
+		return r.explain(ctx, r.db, err)
+	}
+
+	if r.engine.oneWriter() {
+		r.writing.Lock()
+		defer r.writing.Unlock()
+	}
+
+	return r.inTx(ctx, func(tx *sql.Tx) error {
+		if err := r.engine.beforeBatch(ctx, tx); err != nil {
+			return err
+		}
+
+		if err := fn(tx); err != nil {
+			return r.explain(ctx, tx, err)
+		}
+
+		return nil
+	})
+}
+
+// store writes what is new of the arrivals, which must have different keys, in the order of their keys, and tells for
+// each what became of it. At most as many stay leased as are marked so.
+func (r *repository) store(
+	ctx context.Context, queue, owner Key, lease time.Duration, arrivals []arrival,
+) (fates []stored, err error) {
+	consumer := arrivals[0].event.Consumer
+
+	// In this order, concurrent stores of the same events wait for each other and cannot deadlock.
+	byKey := make([]int, len(arrivals))
+	for i := range byKey {
+		byKey[i] = i
+	}
+
+	slices.SortFunc(byKey, func(i, j int) int { return slices.Compare(arrivals[i].key[:], arrivals[j].key[:]) })
+
+	var keys, sources, ids, types column
+
+	for _, i := range byKey {
+		a := &arrivals[i]
+		keys = append(keys, a.key.hex())
+		sources = append(sources, printable(a.event.Source))
+		ids = append(ids, printable(a.event.ID))
+		types = append(types, printable(a.event.Type))
+	}
+
+	err = r.inBatch(ctx, func(tx *sql.Tx) error {
+		fates = make([]stored, len(arrivals))
+
+		lanes := lanesOf(arrivals, func(a arrival) lane { return a.lane })
+		if err := r.lockLanes(ctx, tx, lanes); err != nil {
+			return err
+		}
+
+		fresh, err := r.keys(ctx, tx, r.queries.storeEvents, append([]any{printable(consumer)},
+			r.engine.listArgs(keys, sources, ids, types)...)...)
+		if err != nil {
+			return err
+		}
+
+		var strays map[Key]bool
+		if len(fresh) < len(arrivals) {
+			if strays, err = r.keys(ctx, tx, r.queries.strays, r.engine.listArgs(keys)...); err != nil {
+				return err
+			}
+		}
+
+		if len(fresh)+len(strays) == 0 {
+			return nil
+		}
+
+		if err := r.storeMessages(ctx, tx, queue, owner, lease, arrivals, fates, fresh, strays); err != nil {
+			return err
+		}
+
+		return r.promote(ctx, tx, lanes)
+	})
+
+	return fates, err
+}
+
+func (r *repository) storeMessages(
+	ctx context.Context, tx *sql.Tx, queue, owner Key, lease time.Duration,
+	arrivals []arrival, fates []stored, fresh, strays map[Key]bool,
+) error {
+	var keys, lanes, states, data column
+
+	for i, a := range arrivals {
+		state := "due"
+
+		switch {
+		case !fresh[a.key] && !strays[a.key]:
+			continue
+		case a.lane != 0:
+			state = "parked"
+		case a.lease && fresh[a.key]:
+			state = "leased"
+			fates[i] = storedLeased
+		}
+
+		if fates[i] == storedBefore {
+			fates[i] = storedDue
+		}
+
+		keys = append(keys, a.key.hex())
+		lanes = append(lanes, a.lane.text())
+		states = append(states, state)
+		data = append(data, hex.EncodeToString(a.data))
+	}
+
+	args := append([]any{r.engine.keyArg(queue), r.engine.keyArg(owner), lease.Milliseconds()},
+		r.engine.listArgs(keys, lanes, states, data)...)
+	_, err := r.batchStmts.exec(ctx, tx, r.queries.storeMessages, args...)
+
+	return err
+}
+
+// lease claims up to limit messages that are due, oldest first.
+func (r *repository) lease(ctx context.Context, queue, owner Key, lease time.Duration, limit int) (claimed []leased, err error) {
+	err = r.inBatch(ctx, func(tx *sql.Tx) error {
+		claimed = nil
+
+		rows, err := r.batchStmts.query(ctx, tx, r.queries.lease,
+			r.engine.keyArg(queue), r.engine.keyArg(owner), lease.Milliseconds(), limit)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+
+		for rows.Next() {
+			var (
+				l        leased
+				laneText string
+			)
+
+			if err := rows.Scan(&l.key, &l.seq, &l.lease, &l.attempts, &laneText, &l.data, &l.processed, &l.outputs); err != nil {
+				return err
+			}
+
+			if l.lane, err = parseLane(laneText); err != nil {
+				return err
+			}
+
+			claimed = append(claimed, l)
+		}
+
+		return rows.Err()
+	})
+
+	slices.SortFunc(claimed, func(a, b leased) int { return cmp.Compare(a.seq, b.seq) })
+
+	return claimed, err
+}
+
+// renew extends leases and returns the keys of those that still are the owner's.
+func (r *repository) renew(ctx context.Context, owner Key, lease time.Duration, fences []fence) (renewed map[Key]bool, err error) {
+	list := r.engine.listArgs(fenceColumns(fences)...)
+
+	err = r.inBatch(ctx, func(tx *sql.Tx) error {
+		renewed, err = r.keys(ctx, tx, r.queries.renew, append([]any{r.engine.keyArg(owner), lease.Milliseconds()}, list...)...)
+		if err != nil || len(renewed) == len(fences) {
+			return err
+		}
+
+		held, err := r.keys(ctx, tx, r.queries.held, append([]any{r.engine.keyArg(owner)}, list...)...)
+		for key := range held {
+			renewed[key] = true
+		}
+
+		return err
+	})
+
+	return renewed, err
+}
+
+// settle carries out verdicts and returns the keys of those whose lease still was the owner's.
+func (r *repository) settle(ctx context.Context, owner Key, verdicts []verdict) (settled map[Key]bool, err error) {
+	var (
+		done, others         []fence
+		fates, delays, texts column
+	)
+
+	for _, v := range verdicts {
+		if v.fate == fateDone {
+			done = append(done, v.fence)
+
+			continue
+		}
+
+		others = append(others, v.fence)
+		fates = append(fates, string(v.fate))
+		delays = append(delays, strconv.FormatInt(v.delay.Milliseconds(), 10))
+		texts = append(texts, v.err)
+	}
+
+	lanes := lanesOf(verdicts, func(v verdict) lane { return v.lane })
+
+	err = r.inBatch(ctx, func(tx *sql.Tx) error {
+		settled = make(map[Key]bool, len(verdicts))
+
+		if err := r.lockLanes(ctx, tx, lanes); err != nil {
+			return err
+		}
+
+		if len(done) > 0 {
+			args := append([]any{r.engine.keyArg(owner)}, r.engine.listArgs(fenceColumns(done)...)...)
+			if err := r.follow(ctx, tx, settled, r.queries.finish, args...); err != nil {
+				return err
+			}
+		}
+
+		if len(others) > 0 {
+			args := append([]any{r.engine.keyArg(owner)},
+				r.engine.listArgs(append(fenceColumns(others), fates, delays, texts)...)...)
+			if err := r.follow(ctx, tx, settled, []string{r.queries.release}, args...); err != nil {
+				return err
+			}
+		}
+
+		return r.promote(ctx, tx, lanes)
+	})
+
+	return settled, err
+}
+
+// hold marks the event of a leased message processed, for the transaction to commit with what the handler writes, and keeps
+// others from leasing it until then. It reports false for an event that was processed before, and returns ErrLeaseLost when
+// the lease is not the owner's any more.
+func (r *repository) hold(ctx context.Context, tx *sql.Tx, owner Key, f fence) (fresh bool, err error) {
+	args := []any{r.engine.keyArg(f.key), r.engine.keyArg(owner), f.lease}
+
+	affected, err := r.exec(ctx, tx, r.queries.hold, args...)
+	if err != nil || affected == 1 {
+		return affected == 1, err
+	}
+
+	var held bool
+	if err := r.stmts.queryRow(ctx, r.db.DB, tx, r.queries.stillHeld, args...).Scan(&held); err != nil {
+		return false, err
+	}
+
+	if !held {
+		return false, ErrLeaseLost
+	}
+
+	return false, nil
+}
+
+// takeOver claims an event for the transaction that is stored but unfinished and not in anybody's hands, as a service finds it
+// that came back from store-then-process to same-transaction mode.
+func (r *repository) takeOver(ctx context.Context, tx *sql.Tx, key Key) (taken bool, err error) {
+	var processed bool
+	if err := r.stmts.queryRow(ctx, r.db.DB, tx, r.queries.known, r.engine.keyArg(key)).Scan(&processed); err != nil || processed {
+		return false, err
+	}
+
+	if _, err := r.exec(ctx, tx, r.queries.takeMessage, r.engine.keyArg(key)); err != nil {
+		return false, err
+	}
+
+	affected, err := r.exec(ctx, tx, r.queries.takeEvent, r.engine.keyArg(key))
+
+	return affected == 1, err
+}
+
+// lockLanes keeps others from changing what is first in the lanes. The locks are sorted against deadlocks.
+func (r *repository) lockLanes(ctx context.Context, tx *sql.Tx, lanes column) error {
+	if len(lanes) == 0 || r.queries.lockLanes == "" {
+		return nil
+	}
+
+	var locks []int
+
+	for _, text := range lanes {
+		l, err := parseLane(text)
+		if err != nil {
+			return err
+		}
+
+		locks = append(locks, l.lock())
+	}
+
+	slices.Sort(locks)
+
+	var list column
+	for _, lock := range slices.Compact(locks) {
+		list = append(list, strconv.Itoa(lock))
+	}
+
+	_, err := r.batchStmts.exec(ctx, tx, r.queries.lockLanes, r.engine.listArgs(list)...)
+
+	return err
+}
+
+// promote makes the first message of each lane due where none is. It needs their locks.
+func (r *repository) promote(ctx context.Context, tx *sql.Tx, lanes column) error {
+	if len(lanes) == 0 {
+		return nil
+	}
+
+	_, err := r.batchStmts.exec(ctx, tx, r.queries.promote, r.engine.listArgs(lanes)...)
+
+	return err
+}
+
+// follow runs a statement that returns keys, adds them to keys, and runs the statements that follow it.
+func (r *repository) follow(ctx context.Context, tx *sql.Tx, keys map[Key]bool, queries []string, args ...any) error {
+	found, err := r.keys(ctx, tx, queries[0], args...)
+	if err != nil {
+		return err
+	}
+
+	for key := range found {
+		keys[key] = true
+	}
+
+	for _, query := range queries[1:] {
+		if _, err := r.batchStmts.exec(ctx, tx, query, args...); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// keys returns the keys that a statement yields.
+func (r *repository) keys(ctx context.Context, tx *sql.Tx, query string, args ...any) (map[Key]bool, error) {
+	rows, err := r.batchStmts.query(ctx, tx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+
+	keys := make(map[Key]bool)
+
+	for rows.Next() {
+		var key Key
+		if err := rows.Scan(&key); err != nil {
+			return nil, err
+		}
+
+		keys[key] = true
+	}
+
+	return keys, rows.Err()
+}
+
+func fenceColumns(fences []fence) []column {
+	keys, leases := make(column, len(fences)), make(column, len(fences))
+	for i, f := range fences {
+		keys[i] = f.key.hex()
+		leases[i] = strconv.Itoa(f.lease)
+	}
+
+	return []column{keys, leases}
+}
+
+// lanesOf returns the different lanes of items, without none.
+func lanesOf[T any](items []T, of func(T) lane) (lanes column) {
+	seen := make(map[lane]bool)
+
+	for _, item := range items {
+		if l := of(item); l != 0 && !seen[l] {
+			seen[l] = true
+			lanes = append(lanes, l.text())
+		}
+	}
+
+	return lanes
+}
+
+func parseLane(text string) (lane, error) {
+	if text == "" {
+		return 0, nil
+	}
+
+	n, err := strconv.ParseInt(text, 10, 64)
+
+	return lane(n), err
+}
