@@ -135,11 +135,9 @@ func (s *subscription) offer(d *delivery) bool {
 		return false
 	}
 
-	s.keep(d)
-
 	select {
-	case s.out <- d.msg:
-		s.handlers.Go(d.watch)
+	case s.out <- d.msg: // without a timer, when the reader waits
+		s.handle(d)
 
 		return true
 	default:
@@ -150,7 +148,7 @@ func (s *subscription) offer(d *delivery) bool {
 
 	select {
 	case s.out <- d.msg:
-		s.handlers.Go(d.watch)
+		s.handle(d)
 
 		return true
 	case <-timer.C:
@@ -159,7 +157,11 @@ func (s *subscription) offer(d *delivery) bool {
 	case <-s.broken:
 	}
 
-	s.drop(d)
-
 	return false
+}
+
+// handle looks after a message that the reader took, until it is settled.
+func (s *subscription) handle(d *delivery) {
+	s.keep(d)
+	s.handlers.Go(d.watch)
 }

@@ -69,7 +69,7 @@ func newSubscription(ctx context.Context, s *subscriber, topic string) (*subscri
 		owner:       Key(uuid.New()),
 		routed:      routed,
 		out:         make(chan *message.Message),
-		arrivals:    make(chan *message.Message),
+		arrivals:    make(chan *message.Message, maxBatch),
 		ready:       make(chan *delivery, s.set.concurrency),
 		verdicts:    make(chan settlement, 2*s.set.concurrency),
 		slots:       slots{free: s.set.concurrency},

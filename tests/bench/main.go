@@ -1,10 +1,11 @@
-// Bench measures what an inbox costs: handlers with and without one, on a PostgreSQL that it starts itself.
+// Bench measures what an inbox costs and what it gains, on a PostgreSQL that it starts itself.
 //
-//	go run ./bench [-rounds 5] [-duration 1s] [-flight 1,16] [-drivers pq,pgx]
+//	go run ./bench [-group transactions,stored] [-rounds 5] [-duration 1s] [-flight 1,16] [-drivers pq,pgx]
 //
-// Every handler does the same work, one INSERT through its transaction. The variants take turns inside each round, in
+// The group "transactions" compares handlers with and without an inbox, and "stored" compares store-then-process with what
+// a user would take instead: River, and a multi-row INSERT written by hand. The variants take turns inside each round, in
 // an order that rotates from round to round, and ratios are taken inside a round, because the speed of a shared machine
-// drifts. What counts is the median ratio to the floor and its spread; the rates only give an idea of the scale.
+// drifts. What counts is the median ratio to the first variant and its spread; the rates only give an idea of the scale.
 package main
 
 import (
@@ -14,6 +15,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +29,16 @@ import (
 
 var sqlDrivers = map[string]string{"pq": "postgres", "pgx": "pgx"}
 
+var groups = []struct {
+	name string
+	run  func(ctx context.Context, b bench) error
+}{
+	{"transactions", transactions},
+	{"stored", stored},
+}
+
 type settings struct {
+	groups   []string
 	rounds   int
 	duration time.Duration
 	flights  []int
@@ -39,7 +51,7 @@ func main() {
 
 	set, err := parse(os.Args[1:])
 	if err == nil {
-		err = bench(ctx, set)
+		err = run(ctx, set)
 	}
 
 	if err != nil {
@@ -54,9 +66,10 @@ func parse(args []string) (settings, error) {
 		flags = flag.NewFlagSet("bench", flag.ExitOnError)
 	)
 
+	group := flags.String("group", "transactions,stored", "what to measure")
 	flags.IntVar(&set.rounds, "rounds", 5, "rounds to take the median of")
 	flags.DurationVar(&set.duration, "duration", time.Second, "of one variant in one round")
-	flight := flags.String("flight", "1,16", "how many messages are in flight at once")
+	flight := flags.String("flight", "1,16", "how many messages are in flight at once in the group \"transactions\"")
 	drivers := flags.String("drivers", "pq,pgx", "database/sql drivers")
 
 	if err := flags.Parse(args); err != nil {
@@ -83,10 +96,17 @@ func parse(args []string) (settings, error) {
 		}
 	}
 
+	set.groups = strings.Split(*group, ",")
+	for _, name := range set.groups {
+		if name != groups[0].name && name != groups[1].name {
+			return set, fmt.Errorf("-group %q: want transactions or stored", *group)
+		}
+	}
+
 	return set, nil
 }
 
-func bench(ctx context.Context, set settings) (err error) {
+func run(ctx context.Context, set settings) (err error) {
 	if err := servers.Ensure(ctx, os.Stdout, "postgres"); err != nil {
 		return err
 	}
@@ -107,35 +127,56 @@ func bench(ctx context.Context, set settings) (err error) {
 	}
 	defer func() { err = firstOf(err, server.Stop(context.WithoutCancel(ctx))) }()
 
-	fmt.Printf("PostgreSQL with fsync on; one INSERT by each handler; %d rounds of %s\n", set.rounds, set.duration)
+	b := bench{settings: set, addr: server.Addr()}
 
-	for _, driver := range set.drivers {
-		db, err := sql.Open(sqlDrivers[driver], server.Addr())
-		if err != nil {
-			return err
+	db, err := b.open("pgx")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+
+	if b.meter, err = newMeter(ctx, db); err != nil {
+		return err
+	}
+
+	fmt.Printf("PostgreSQL with fsync on, and %d processors for it and for this program; %d rounds of %s\n",
+		runtime.NumCPU(), set.rounds, set.duration)
+
+	for _, group := range groups {
+		if !slices.Contains(set.groups, group.name) {
+			continue
 		}
-		defer db.Close()
 
-		variants, err := newVariants(ctx, db)
-		if err != nil {
+		if err := group.run(ctx, b); err != nil {
 			return err
-		}
-
-		for _, flight := range set.flights {
-			db.SetMaxIdleConns(flight)
-
-			results, err := measure(ctx, db, set, flight, variants)
-			if err != nil {
-				return err
-			}
-
-			fmt.Printf("\n%s, %d in flight\n%s", driver, flight, table(variants, results))
 		}
 	}
 
-	fmt.Print(legend)
-
 	return nil
+}
+
+// bench is what all groups share.
+type bench struct {
+	settings
+
+	addr  string
+	meter *meter
+}
+
+func (b bench) open(driver string) (*sql.DB, error) {
+	return sql.Open(sqlDrivers[driver], b.addr)
+}
+
+// compare measures and prints.
+func (b bench) compare(ctx context.Context, c comparison) ([][]sample, error) {
+	samples, err := c.measure(ctx, b.meter, b.rounds)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.title, err)
+	}
+
+	fmt.Print(c.table(samples))
+
+	return samples, nil
 }
 
 func firstOf(errs ...error) error {
