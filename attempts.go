@@ -67,8 +67,9 @@ type count struct {
 	task
 
 	inbox    *Inbox
-	attempts int  // as counted beforehand by WithCrashGuard
+	attempts int  // as counted beforehand by WithCrashGuard, 0 when it counted nothing
 	began    bool // the handler was called
+	kept     bool // what was counted beforehand is right, or gone
 	dead     bool
 	last     int // attempts when the last one failed
 }
@@ -90,7 +91,7 @@ func (ib *Inbox) startCounting(t task) (*count, error) {
 	}
 
 	c.last = c.attempts - 1
-	c.dead = true
+	c.dead, c.kept = true, true
 
 	return c, c.bury(fmt.Errorf("no end of %d attempts: the process died in the last one", c.last))
 }
@@ -105,7 +106,9 @@ func (c *count) isLast() bool {
 		return false
 	}
 
+	c.kept = true
 	c.last = c.attempts
+
 	if !c.inbox.crashGuard {
 		var err error
 		if c.last, err = c.add(c.inbox.repo.queries.countFailure); err != nil {
@@ -133,6 +136,21 @@ func (c *count) add(query string) (attempts int, err error) {
 	return attempts, err
 }
 
+// takeBack corrects what was counted beforehand of an attempt that did not fail by the handler's fault.
+func (c *count) takeBack() {
+	if c.attempts == 0 || c.kept {
+		return
+	}
+
+	ctx, cancel := c.inbox.detach(c.msg.Context())
+	defer cancel()
+
+	err := c.inbox.retryTransient(func() error { return c.inbox.repo.uncount(ctx, c.key) }, func(error) {})
+	if err != nil {
+		c.inbox.logger.Error("Inbox could not correct the number of attempts", err, fieldsOf(c.event))
+	}
+}
+
 // forget removes the count with the commit of the attempt that succeeded.
 func (c *count) forget(ctx context.Context, tx *sql.Tx) error {
 	if !c.counts() || !c.inbox.crashGuard && !c.inbox.failing.has(c.key) {
@@ -140,9 +158,14 @@ func (c *count) forget(ctx context.Context, tx *sql.Tx) error {
 	}
 
 	_, err := c.inbox.repo.exec(ctx, tx, c.inbox.repo.queries.forgetFailure, c.inbox.repo.engine.keyArg(c.key))
-	c.inbox.failing.remove(c.key) // if the commit fails, a later failure sweeps it up
 
 	return err
+}
+
+// succeeded is called after the commit.
+func (c *count) succeeded() {
+	c.kept = true
+	c.inbox.failing.remove(c.key)
 }
 
 // bury makes the message a dead letter. When it cannot, the error keeps the message with the broker.
@@ -238,6 +261,19 @@ func (r *repository) count(ctx context.Context, query string, key Key) (attempts
 	})
 
 	return attempts, err
+}
+
+// uncount takes one attempt back.
+func (r *repository) uncount(ctx context.Context, key Key) error {
+	return r.inTx(ctx, func(tx *sql.Tx) error {
+		for _, query := range r.queries.uncount {
+			if _, err := r.exec(ctx, tx, query, r.engine.keyArg(key)); err != nil {
+				return err
+			}
+		}
+
+		return nil
+	})
 }
 
 type deadLetter struct {

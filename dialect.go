@@ -136,9 +136,10 @@ type queries struct {
 
 	// Failures in same-transaction mode, and dead letters.
 	countFailure  string   // key; returns the attempts that failed, this one included
-	countAttempt  string   // key; the same for an event that is not on record
+	countAttempt  string   // key; the same, unless the event is processed, dead or leased
+	uncount       []string // key
 	forgetFailure string   // key
-	sweepFailures string   // forgets some that were handled since
+	sweepFailures string   // forgets some that were handled since, or are a month old
 	buryEvent     string   // key, consumer, source, event id, event type
 	buryMessage   string   // key, queue, attempts, error, message; writes only when the event is not processed
 	lanesOfDead   string   // list of key; returns lanes

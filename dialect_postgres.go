@@ -111,12 +111,18 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 		countFailure: fill(`INSERT INTO {failures} AS f (key, attempts) VALUES ($1, 1)
 			ON CONFLICT (key) DO UPDATE SET attempts = f.attempts + 1, failed_at = now() RETURNING attempts`),
 		countAttempt: fill(`INSERT INTO {failures} AS f (key, attempts)
-			SELECT $1::uuid, 1 WHERE NOT EXISTS (SELECT FROM {ledger} WHERE key = $1)
+			SELECT $1::uuid, 1 WHERE NOT EXISTS (SELECT FROM {ledger} AS l LEFT JOIN {payloads} AS p ON p.key = l.key
+				WHERE l.key = $1 AND (l.processed_at IS NOT NULL OR p.dead_at IS NOT NULL OR p.owner IS NOT NULL AND p.due_at > now()))
 			ON CONFLICT (key) DO UPDATE SET attempts = f.attempts + 1, failed_at = now() RETURNING attempts`),
+		uncount: []string{
+			fill(`UPDATE {failures} SET attempts = attempts - 1 WHERE key = $1`),
+			fill(`DELETE FROM {failures} WHERE key = $1 AND attempts < 1`),
+		},
 		forgetFailure: fill(`DELETE FROM {failures} WHERE key = $1`),
 		sweepFailures: fill(`DELETE FROM {failures} WHERE key IN (
-				SELECT f.key FROM (SELECT key FROM {failures} ORDER BY failed_at LIMIT 100 FOR UPDATE SKIP LOCKED) AS f
-				JOIN {ledger} AS l ON l.key = f.key)`),
+				SELECT f.key FROM (SELECT key, failed_at FROM {failures} ORDER BY failed_at LIMIT 100 FOR UPDATE SKIP LOCKED) AS f
+				LEFT JOIN {ledger} AS l ON l.key = f.key LEFT JOIN {payloads} AS p ON p.key = f.key
+				WHERE l.processed_at IS NOT NULL OR p.dead_at IS NOT NULL OR f.failed_at < now() - interval '30 days')`),
 		buryEvent: fill(`INSERT INTO {ledger} (key, consumer, source, event_id, event_type) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (key) DO NOTHING`),
 		buryMessage: fill(`INSERT INTO {payloads} AS p (key, queue, leases, attempts, dead_at, last_error, message)

@@ -92,12 +92,18 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 		countFailure: fill(`INSERT INTO {failures} (key, attempts, failed_at) VALUES (?1, 1, {now})
 			ON CONFLICT (key) DO UPDATE SET attempts = attempts + 1, failed_at = excluded.failed_at RETURNING attempts`),
 		countAttempt: fill(`INSERT INTO {failures} (key, attempts, failed_at)
-			SELECT ?1, 1, {now} WHERE NOT EXISTS (SELECT 1 FROM {ledger} WHERE key = ?1)
+			SELECT ?1, 1, {now} WHERE NOT EXISTS (SELECT 1 FROM {ledger} AS l LEFT JOIN {payloads} AS p ON p.key = l.key
+				WHERE l.key = ?1 AND (l.processed_at IS NOT NULL OR p.dead_at IS NOT NULL OR p.owner IS NOT NULL AND p.due_at > {now}))
 			ON CONFLICT (key) DO UPDATE SET attempts = attempts + 1, failed_at = excluded.failed_at RETURNING attempts`),
+		uncount: []string{
+			fill(`UPDATE {failures} SET attempts = attempts - 1 WHERE key = ?1`),
+			fill(`DELETE FROM {failures} WHERE key = ?1 AND attempts < 1`),
+		},
 		forgetFailure: fill(`DELETE FROM {failures} WHERE key = ?1`),
 		sweepFailures: fill(`DELETE FROM {failures} WHERE key IN (
-				SELECT f.key FROM (SELECT key FROM {failures} ORDER BY failed_at LIMIT 100) AS f
-				JOIN {ledger} AS l ON l.key = f.key)`),
+				SELECT f.key FROM (SELECT key, failed_at FROM {failures} ORDER BY failed_at LIMIT 100) AS f
+				LEFT JOIN {ledger} AS l ON l.key = f.key LEFT JOIN {payloads} AS p ON p.key = f.key
+				WHERE l.processed_at IS NOT NULL OR p.dead_at IS NOT NULL OR f.failed_at < {now} - 30 * 86400000)`),
 		buryEvent: fill(`INSERT INTO {ledger} (key, consumer, source, event_id, event_type) VALUES (?1, ?2, ?3, ?4, ?5)
 			ON CONFLICT (key) DO NOTHING`),
 		buryMessage: fill(`INSERT INTO {payloads} (key, queue, leases, attempts, dead_at, last_error, message)

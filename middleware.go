@@ -65,6 +65,8 @@ func (ib *Inbox) handleEvent(t task, h message.HandlerFunc) (outputs []*message.
 	returned := false
 
 	defer func() {
+		defer c.takeBack()
+
 		if returned {
 			return
 		}
@@ -162,6 +164,7 @@ func (ib *Inbox) attempt(t task, c *count, h message.HandlerFunc) ([]*message.Me
 
 	s.release()
 	s.delivery.commit(len(outputs) > 0)
+	c.succeeded()
 	ib.committed(s)
 
 	return outputs, nil
