@@ -182,10 +182,10 @@ func (c *count) bury(cause error) error {
 		data:     encodeStored(c.event, topic, c.msg),
 	}
 
-	var buried bool
+	var buried, dead bool
 
 	err := c.inbox.retryTransient(func() (err error) {
-		buried, err = c.inbox.repo.bury(ctx, letter)
+		buried, dead, err = c.inbox.repo.bury(ctx, letter)
 
 		return err
 	}, func(error) {})
@@ -193,11 +193,16 @@ func (c *count) bury(cause error) error {
 	switch {
 	case err != nil:
 		return errors.Join(cause, fmt.Errorf("inbox: keeping event %s as a dead letter: %w", c.event, err))
-	case !buried: // it was handled meanwhile, or is in somebody's hands
+	case !dead: // it was handled meanwhile, or is in somebody's hands
 		return cause
 	}
 
 	c.inbox.failing.remove(c.key)
+
+	if !buried { // another delivery of the event did it
+		return nil
+	}
+
 	c.inbox.logger.Error("Inbox keeps a message as a dead letter", cause, fieldsOf(c.event))
 	c.inbox.callErrorHook(c.msg.Context(), c.inbox.hooks.Dead, c.event, cause)
 
@@ -285,8 +290,9 @@ type deadLetter struct {
 	data     []byte
 }
 
-// bury reports false when the event was processed, or is being handled as a stored message.
-func (r *repository) bury(ctx context.Context, l deadLetter) (buried bool, err error) {
+// bury reports whether it made the event a dead letter, and whether it is one. It is none when it was processed, or is being
+// handled as a stored message.
+func (r *repository) bury(ctx context.Context, l deadLetter) (buried, dead bool, err error) {
 	key := r.engine.keyArg(l.key)
 
 	err = r.inTx(ctx, func(tx *sql.Tx) error {
@@ -302,10 +308,14 @@ func (r *repository) bury(ctx context.Context, l deadLetter) (buried bool, err e
 		}
 
 		buried = affected == 1
+		if err := tx.QueryRowContext(ctx, r.queries.isDead, key).Scan(&dead); err != nil {
+			return err
+		}
+
 		_, err = r.exec(ctx, tx, r.queries.forgetFailure, key)
 
 		return err
 	})
 
-	return buried, err
+	return buried, dead, err
 }

@@ -141,7 +141,8 @@ type queries struct {
 	forgetFailure string   // key
 	sweepFailures string   // forgets some that were handled since, or are a month old
 	buryEvent     string   // key, consumer, source, event id, event type
-	buryMessage   string   // key, queue, attempts, error, message; writes only when the event is not processed
+	buryMessage   string   // key, queue, attempts, error, message; writes only when the event is not processed, nor dead, nor leased
+	isDead        string   // key
 	lanesOfDead   string   // list of key; returns lanes
 	requeue       string   // list of key; returns keys
 	discard       []string // list of key; the first returns keys, the others follow it

@@ -129,7 +129,8 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 			SELECT l.key, $2::uuid, 0, $3::int, now(), $4::text, $5::bytea FROM {ledger} AS l WHERE l.key = $1 AND l.processed_at IS NULL
 			ON CONFLICT (key) DO UPDATE SET dead_at = now(), due_at = NULL, owner = NULL, attempts = excluded.attempts,
 				last_error = excluded.last_error
-			WHERE p.lane IS NULL AND (p.owner IS NULL OR p.due_at <= now())`),
+			WHERE p.lane IS NULL AND p.dead_at IS NULL AND (p.owner IS NULL OR p.due_at <= now())`),
+		isDead: fill(`SELECT EXISTS (SELECT FROM {payloads} WHERE key = $1 AND dead_at IS NOT NULL)`),
 		lanesOfDead: fill(`SELECT DISTINCT p.lane::text FROM unnest($1::uuid[]) AS r (key) JOIN {payloads} AS p ON p.key = r.key
 			WHERE p.dead_at IS NOT NULL AND p.lane IS NOT NULL`),
 		requeue: fill(`UPDATE {payloads} AS p SET dead_at = NULL, attempts = 0, due_at = CASE WHEN p.lane IS NULL THEN now() END

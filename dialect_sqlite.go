@@ -110,7 +110,8 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 			SELECT key, ?2, 0, ?3, {now}, ?4, ?5 FROM {ledger} WHERE key = ?1 AND processed_at IS NULL
 			ON CONFLICT (key) DO UPDATE SET dead_at = {now}, due_at = NULL, owner = NULL, attempts = excluded.attempts,
 				last_error = excluded.last_error
-			WHERE lane IS NULL AND (owner IS NULL OR due_at <= {now})`),
+			WHERE lane IS NULL AND dead_at IS NULL AND (owner IS NULL OR due_at <= {now})`),
+		isDead: fill(`SELECT EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1 AND dead_at IS NOT NULL)`),
 		lanesOfDead: fill(`SELECT DISTINCT CAST(p.lane AS TEXT) FROM json_each(?1) AS r JOIN {payloads} AS p ON p.key = unhex({0})
 			WHERE p.dead_at IS NOT NULL AND p.lane IS NOT NULL`),
 		requeue: fill(`UPDATE {payloads} SET dead_at = NULL, attempts = 0, due_at = CASE WHEN lane IS NULL THEN {now} END

@@ -40,7 +40,7 @@ func (s *subscription) claimAll(ctx context.Context) {
 			}
 
 			claimed, err := s.claim(n)
-			s.free(n - claimed)
+			s.slots.give(n - claimed) // without waking up for them
 
 			if err != nil {
 				s.inbox.logger.Error("Inbox could not lease stored messages and tries again", err, s.fields())
