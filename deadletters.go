@@ -110,6 +110,10 @@ func (ib *Inbox) decideDead(
 func (r *repository) requeue(ctx context.Context, tx *sql.Tx, keys column) (map[Key]bool, error) {
 	list := r.engine.listArgs(keys)
 
+	if err := r.engine.planAfresh(ctx, tx); err != nil {
+		return nil, err
+	}
+
 	lanes, err := r.texts(ctx, tx, r.queries.lanesOfDead, list...)
 	if err != nil {
 		return nil, err

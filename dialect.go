@@ -63,8 +63,12 @@ type engine interface {
 	listArgs(columns ...column) []any
 	// oneWriter reports that transactions which write had better wait for each other outside of the database.
 	oneWriter() bool
-	// beforeBatch is called first in each transaction that works on lists.
+	// isolation is that of the inbox's own transactions.
+	isolation() sql.IsolationLevel
+	// beforeBatch is called first in each transaction of the inbox's own.
 	beforeBatch(ctx context.Context, tx *sql.Tx) error
+	// planAfresh has the statements that follow planned for the tables as they are now.
+	planAfresh(ctx context.Context, tx *sql.Tx) error
 	// limitLockWait is called right before a claim and its result right after, for an engine whose claim statement
 	// does not bound its wait by itself.
 	limitLockWait(ctx context.Context, tx *sql.Tx, d time.Duration) (restore func() error, err error)
@@ -119,9 +123,9 @@ type queries struct {
 	// Stored messages. Durations are milliseconds, and all clocks are the database's.
 	storeEvents   string   // consumer, list of key, source, event id, event type; returns keys that were new
 	strays        string   // list of key; returns keys of known events that need a hand-out: no message stored, or outputs left over
-	storeMessages string   // queue, owner, lease, list of key, lane, "leased" "parked" or "due", message
-	lease         string   // queue, owner, lease, limit; returns leased messages, see repository.lease
-	renew         string   // owner, lease, list of key, attempt; returns keys that were renewed
+	storeMessages string   // queue, owner, duration, lease, list of key, lane, "leased" "parked" or "due", message
+	lease         string   // queue, owner, duration, lease, limit; returns leased messages, see repository.lease
+	renew         string   // owner, duration, list of key, lease; returns keys that were renewed
 	held          string   // owner, list of key, lease; returns keys that are leased by the owner, expired or not
 	hold          string   // key, owner, lease; marks the event processed and locks its message while the lease is the owner's
 	stillHeld     string   // key, owner, lease
@@ -130,8 +134,8 @@ type queries struct {
 	lockLanes     string   // list of lock; "" where nothing needs locking
 	promote       string   // list of lane; makes the first message of each due where none is
 	parkActive    string   // list of lane; the reverse, where no lease is in the way
-	takeMessage   string   // key; removes the message of an unfinished event, unless it is leased, locked, dead or in a lane
-	takeEvent     string   // key; marks an unfinished event without a message processed
+	takeMessage   string   // key; has nobody lease the message of an unfinished event, unless it is leased, locked, dead or in a lane
+	takeEvent     string   // key, whether its message was taken; marks an unfinished event processed, if there is no other message
 	forgetMessage string   // key; returns its lane
 
 	// Failures in same-transaction mode, and dead letters.

@@ -36,49 +36,51 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 		forget:       fmt.Sprintf(`DELETE FROM %s WHERE key = $1`, t.ledger),
 		forgetOutput: fmt.Sprintf(`DELETE FROM %s WHERE key = $1`, t.outputs),
 
+		// What is on record already is left out, because ON CONFLICT would wait for whoever is processing it.
 		storeEvents: fill(`INSERT INTO {ledger} (key, consumer, source, event_id, event_type)
 			SELECT r.key, $1::text, r.source, r.id, r.type
 			FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[]) AS r (key, source, id, type)
+			WHERE NOT EXISTS (SELECT FROM {ledger} AS l WHERE l.key = r.key)
 			ON CONFLICT (key) DO NOTHING RETURNING key`),
 		strays: fill(`SELECT l.key FROM unnest($1::uuid[]) AS r (key) JOIN {ledger} AS l ON l.key = r.key
 			WHERE NOT EXISTS (SELECT FROM {payloads} AS p WHERE p.key = l.key)
 			AND (l.processed_at IS NULL OR EXISTS (SELECT FROM {outputs} AS o WHERE o.key = l.key))`),
-		storeMessages: fill(`INSERT INTO {payloads} (key, queue, lane, due_at, owner, leases, attempts, message)
+		storeMessages: fill(`INSERT INTO {payloads} (key, queue, lane, due_at, owner, lease, attempts, message)
 			SELECT r.key, $1::uuid, NULLIF(r.lane, '')::bigint,
 				CASE r.state WHEN 'leased' THEN now() + $3::bigint * interval '1 ms' WHEN 'due' THEN now() END,
-				CASE r.state WHEN 'leased' THEN $2::uuid END, CASE r.state WHEN 'leased' THEN 1 ELSE 0 END,
-				CASE r.state WHEN 'leased' THEN 1 ELSE 0 END,
-				decode(r.message, 'hex')
-			FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[]) WITH ORDINALITY AS r (key, lane, state, message, n)
+				CASE r.state WHEN 'leased' THEN $2::uuid END, CASE r.state WHEN 'leased' THEN $4::bigint END,
+				CASE r.state WHEN 'leased' THEN 1 ELSE 0 END, decode(r.message, 'hex')
+			FROM unnest($5::uuid[], $6::text[], $7::text[], $8::text[]) WITH ORDINALITY AS r (key, lane, state, message, n)
 			ORDER BY r.n ON CONFLICT (key) DO NOTHING`),
 		// MATERIALIZED, because a subquery that a join runs twice locks twice as many.
 		lease: fill(`WITH due AS MATERIALIZED (
 				SELECT key FROM {payloads} WHERE queue = $1 AND due_at <= now()
-				ORDER BY due_at, seq LIMIT $4 FOR UPDATE SKIP LOCKED
+				ORDER BY due_at, seq LIMIT $5 FOR UPDATE SKIP LOCKED
 			)
-			UPDATE {payloads} AS p SET owner = $2, leases = p.leases + 1, attempts = p.attempts + 1, due_at = now() + $3::bigint * interval '1 ms'
+			UPDATE {payloads} AS p SET owner = $2, lease = $4, attempts = p.attempts + 1,
+				due_at = now() + $3::bigint * interval '1 ms'
 			FROM due WHERE p.key = due.key
-			RETURNING p.key, p.seq, p.leases, p.attempts, COALESCE(p.lane::text, ''), p.message,
+			RETURNING p.key, p.seq, p.attempts, COALESCE(p.lane::text, ''), p.message,
 				EXISTS (SELECT FROM {ledger} AS l WHERE l.key = p.key AND l.processed_at IS NOT NULL),
 				EXISTS (SELECT FROM {outputs} AS o WHERE o.key = p.key)`),
 		// What is locked is in the hands of a transaction of its owner's, and nobody else can lease it meanwhile.
 		renew: fill(`WITH mine AS MATERIALIZED (
-				SELECT p.key FROM unnest($3::uuid[], $4::int[]) AS f (key, lease)
-				JOIN {payloads} AS p ON p.key = f.key AND p.owner = $1 AND p.leases = f.lease
+				SELECT p.key FROM unnest($3::uuid[], $4::bigint[]) AS f (key, lease)
+				JOIN {payloads} AS p ON p.key = f.key AND p.owner = $1 AND p.lease = f.lease
 				FOR UPDATE OF p SKIP LOCKED
 			)
 			UPDATE {payloads} AS p SET due_at = now() + $2::bigint * interval '1 ms'
 			FROM mine WHERE p.key = mine.key RETURNING p.key`),
-		held: fill(`SELECT p.key FROM unnest($2::uuid[], $3::int[]) AS f (key, lease)
-			JOIN {payloads} AS p ON p.key = f.key AND p.owner = $1 AND p.leases = f.lease`),
+		held: fill(`SELECT p.key FROM unnest($2::uuid[], $3::bigint[]) AS f (key, lease)
+			JOIN {payloads} AS p ON p.key = f.key AND p.owner = $1 AND p.lease = f.lease`),
 		hold: fill(`WITH mine AS MATERIALIZED (
-				SELECT key FROM {payloads} WHERE key = $1 AND owner = $2 AND leases = $3 FOR UPDATE
+				SELECT key FROM {payloads} WHERE key = $1 AND owner = $2 AND lease = $3 FOR UPDATE
 			)
 			UPDATE {ledger} AS l SET processed_at = now() FROM mine WHERE l.key = mine.key AND l.processed_at IS NULL`),
-		stillHeld: fill(`SELECT EXISTS (SELECT FROM {payloads} WHERE key = $1 AND owner = $2 AND leases = $3)`),
+		stillHeld: fill(`SELECT EXISTS (SELECT FROM {payloads} WHERE key = $1 AND owner = $2 AND lease = $3)`),
 		finish: []string{fill(`WITH gone AS (
-				DELETE FROM {payloads} AS p USING unnest($2::uuid[], $3::int[]) AS f (key, lease)
-				WHERE p.key = f.key AND p.owner = $1 AND p.leases = f.lease RETURNING p.key
+				DELETE FROM {payloads} AS p USING unnest($2::uuid[], $3::bigint[]) AS f (key, lease)
+				WHERE p.key = f.key AND p.owner = $1 AND p.lease = f.lease RETURNING p.key
 			), published AS (
 				DELETE FROM {outputs} AS o USING gone WHERE o.key = gone.key
 			), processed AS (
@@ -90,8 +92,11 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				due_at = CASE WHEN f.fate <> 'dead' THEN now() + f.delay * interval '1 ms' END,
 				dead_at = CASE WHEN f.fate = 'dead' THEN now() END,
 				last_error = COALESCE(NULLIF(f.error, ''), p.last_error)
-			FROM unnest($2::uuid[], $3::int[], $4::text[], $5::bigint[], $6::text[]) AS f (key, lease, fate, delay, error)
-			WHERE p.key = f.key AND p.owner = $1 AND p.leases = f.lease RETURNING p.key`),
+			FROM (SELECT r.key, r.lease, r.delay, r.error,
+					CASE WHEN EXISTS (SELECT FROM {ledger} AS l WHERE l.key = r.key AND l.processed_at IS NOT NULL)
+						THEN 'retry' ELSE r.fate END AS fate
+				FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::text[]) AS r (key, lease, fate, delay, error)) AS f
+			WHERE p.key = f.key AND p.owner = $1 AND p.lease = f.lease RETURNING p.key`),
 		// The first number is arbitrary: the first bytes of SHA-256("watermill-inbox lanes").
 		lockLanes: `SELECT count(pg_advisory_xact_lock(913975187, l.lock)) FROM unnest($1::int[]) AS l (lock)`,
 		promote: fill(`UPDATE {payloads} SET due_at = now() WHERE key IN (
@@ -100,12 +105,12 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				WHERE NOT EXISTS (SELECT FROM {payloads} AS a WHERE a.lane = l.lane AND a.due_at IS NOT NULL))`),
 		parkActive: fill(`UPDATE {payloads} AS p SET due_at = NULL FROM unnest($1::bigint[]) AS l (lane)
 			WHERE p.lane = l.lane AND p.due_at IS NOT NULL AND p.owner IS NULL`),
-		takeMessage: fill(`DELETE FROM {payloads} WHERE key = (
+		takeMessage: fill(`UPDATE {payloads} SET owner = NULL, due_at = now() WHERE key = (
 				SELECT p.key FROM {payloads} AS p JOIN {ledger} AS l ON l.key = p.key
 				WHERE p.key = $1 AND l.processed_at IS NULL AND p.dead_at IS NULL AND p.lane IS NULL
 				AND (p.owner IS NULL OR p.due_at <= now()) FOR UPDATE OF p SKIP LOCKED)`),
 		takeEvent: fill(`UPDATE {ledger} SET processed_at = now() WHERE key = $1 AND processed_at IS NULL
-			AND NOT EXISTS (SELECT FROM {payloads} WHERE key = $1)`),
+			AND ($2::boolean OR NOT EXISTS (SELECT FROM {payloads} WHERE key = $1))`),
 		forgetMessage: fill(`DELETE FROM {payloads} WHERE key = $1 RETURNING COALESCE(lane::text, '')`),
 
 		countFailure: fill(`INSERT INTO {failures} AS f (key, attempts) VALUES ($1, 1)
@@ -125,8 +130,8 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				WHERE l.processed_at IS NOT NULL OR p.dead_at IS NOT NULL OR f.failed_at < now() - interval '30 days')`),
 		buryEvent: fill(`INSERT INTO {ledger} (key, consumer, source, event_id, event_type) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (key) DO NOTHING`),
-		buryMessage: fill(`INSERT INTO {payloads} AS p (key, queue, leases, attempts, dead_at, last_error, message)
-			SELECT l.key, $2::uuid, 0, $3::int, now(), $4::text, $5::bytea FROM {ledger} AS l WHERE l.key = $1 AND l.processed_at IS NULL
+		buryMessage: fill(`INSERT INTO {payloads} AS p (key, queue, attempts, dead_at, last_error, message)
+			SELECT l.key, $2::uuid, $3::int, now(), $4::text, $5::bytea FROM {ledger} AS l WHERE l.key = $1 AND l.processed_at IS NULL
 			ON CONFLICT (key) DO UPDATE SET dead_at = now(), due_at = NULL, owner = NULL, attempts = excluded.attempts,
 				last_error = excluded.last_error
 			WHERE p.lane IS NULL AND p.dead_at IS NULL AND (p.owner IS NULL OR p.due_at <= now())`),
@@ -161,7 +166,7 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 			fmt.Sprintf(`EXPLAIN INSERT INTO %s (key, received_at, processed_at, consumer, source, event_id, event_type)
 				SELECT NULL::uuid, now(), now(), '', '', '', '' ON CONFLICT (key) DO NOTHING`, t.ledger),
 			fmt.Sprintf(`EXPLAIN INSERT INTO %s (key, messages) SELECT NULL::uuid, ''::bytea ON CONFLICT (key) DO NOTHING`, t.outputs),
-			fill(`EXPLAIN INSERT INTO {payloads} (key, queue, lane, due_at, owner, leases, attempts, dead_at, last_error, message)
+			fill(`EXPLAIN INSERT INTO {payloads} (key, queue, lane, due_at, owner, lease, attempts, dead_at, last_error, message)
 				SELECT NULL::uuid, NULL::uuid, 1, now(), NULL::uuid, 1, 1, now(), '', ''::bytea ON CONFLICT (key) DO NOTHING`),
 			fill(`EXPLAIN INSERT INTO {failures} (key, attempts, failed_at) SELECT NULL::uuid, 1, now() ON CONFLICT (key) DO NOTHING`),
 		},
@@ -217,9 +222,13 @@ func appendArrayElement(b []byte, value string) []byte {
 
 func (postgres) oneWriter() bool { return false }
 
-// beforeBatch has statements planned for the tables as they are now. A plan that was made when they were empty would be kept
-// while a backlog grows, and read it from end to end each time.
-func (postgres) beforeBatch(ctx context.Context, tx *sql.Tx) error {
+func (postgres) isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
+
+func (postgres) beforeBatch(context.Context, *sql.Tx) error { return nil }
+
+// planAfresh, because a plan of a prepared statement that was made when the tables were empty would be kept while a backlog
+// grows, and read it from end to end each time.
+func (postgres) planAfresh(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `SET LOCAL plan_cache_mode = force_custom_plan`)
 
 	return err

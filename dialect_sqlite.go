@@ -41,27 +41,27 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 		strays: fill(`SELECT l.key FROM {ledger} AS l WHERE l.key IN (SELECT unhex({0}) FROM json_each(?1) AS r)
 			AND NOT EXISTS (SELECT 1 FROM {payloads} AS p WHERE p.key = l.key)
 			AND (l.processed_at IS NULL OR EXISTS (SELECT 1 FROM {outputs} AS o WHERE o.key = l.key))`),
-		storeMessages: fill(`INSERT INTO {payloads} (key, queue, lane, due_at, owner, leases, attempts, message)
+		storeMessages: fill(`INSERT INTO {payloads} (key, queue, lane, due_at, owner, lease, attempts, message)
 			SELECT unhex({0}), ?1, CAST(NULLIF({1}, '') AS INTEGER),
 				CASE {2} WHEN 'leased' THEN {now} + ?3 WHEN 'due' THEN {now} END,
-				CASE {2} WHEN 'leased' THEN ?2 END, CASE {2} WHEN 'leased' THEN 1 ELSE 0 END,
+				CASE {2} WHEN 'leased' THEN ?2 END, CASE {2} WHEN 'leased' THEN ?4 END,
 				CASE {2} WHEN 'leased' THEN 1 ELSE 0 END, unhex({3})
-			FROM json_each(?4) AS r WHERE true ORDER BY r.key ON CONFLICT (key) DO NOTHING`),
-		lease: fill(`UPDATE {payloads} AS p SET owner = ?2, leases = p.leases + 1, attempts = p.attempts + 1, due_at = {now} + ?3
-			WHERE p.seq IN (SELECT seq FROM {payloads} WHERE queue = ?1 AND due_at <= {now} ORDER BY due_at, seq LIMIT ?4)
-			RETURNING key, seq, leases, attempts, COALESCE(CAST(lane AS TEXT), ''), message,
+			FROM json_each(?5) AS r WHERE true ORDER BY r.key ON CONFLICT (key) DO NOTHING`),
+		lease: fill(`UPDATE {payloads} AS p SET owner = ?2, lease = ?4, attempts = p.attempts + 1, due_at = {now} + ?3
+			WHERE p.seq IN (SELECT seq FROM {payloads} WHERE queue = ?1 AND due_at <= {now} ORDER BY due_at, seq LIMIT ?5)
+			RETURNING key, seq, attempts, COALESCE(CAST(lane AS TEXT), ''), message,
 				EXISTS (SELECT 1 FROM {ledger} AS l WHERE l.key = {payloads_name}.key AND l.processed_at IS NOT NULL),
 				EXISTS (SELECT 1 FROM {outputs} AS o WHERE o.key = {payloads_name}.key)`),
 		renew: fill(`UPDATE {payloads} AS p SET due_at = {now} + ?2 FROM json_each(?3) AS r
-			WHERE p.key = unhex({0}) AND p.owner = ?1 AND p.leases = CAST({1} AS INTEGER) RETURNING key`),
+			WHERE p.key = unhex({0}) AND p.owner = ?1 AND p.lease = CAST({1} AS INTEGER) RETURNING key`),
 		held: fill(`SELECT p.key FROM json_each(?2) AS r JOIN {payloads} AS p
-			ON p.key = unhex({0}) AND p.owner = ?1 AND p.leases = CAST({1} AS INTEGER)`),
+			ON p.key = unhex({0}) AND p.owner = ?1 AND p.lease = CAST({1} AS INTEGER)`),
 		hold: fill(`UPDATE {ledger} SET processed_at = {stamp} WHERE key = ?1 AND processed_at IS NULL
-			AND EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1 AND owner = ?2 AND leases = ?3)`),
-		stillHeld: fill(`SELECT EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1 AND owner = ?2 AND leases = ?3)`),
+			AND EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1 AND owner = ?2 AND lease = ?3)`),
+		stillHeld: fill(`SELECT EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1 AND owner = ?2 AND lease = ?3)`),
 		finish: []string{
 			fill(`DELETE FROM {payloads} WHERE seq IN (SELECT p.seq FROM json_each(?2) AS r JOIN {payloads} AS p
-				ON p.key = unhex({0}) AND p.owner = ?1 AND p.leases = CAST({1} AS INTEGER)) RETURNING key`),
+				ON p.key = unhex({0}) AND p.owner = ?1 AND p.lease = CAST({1} AS INTEGER)) RETURNING key`),
 			fill(`DELETE FROM {outputs} WHERE key IN (SELECT unhex({0}) FROM json_each(?2) AS r WHERE ?1 IS NOT NULL)
 				AND NOT EXISTS (SELECT 1 FROM {payloads} AS p WHERE p.key = {outputs_name}.key)`),
 			fill(`UPDATE {ledger} SET processed_at = {stamp}
@@ -74,7 +74,7 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 				dead_at = CASE WHEN {2} = 'dead' THEN {now} END,
 				last_error = COALESCE(NULLIF({4}, ''), p.last_error)
 			FROM json_each(?2) AS r
-			WHERE p.key = unhex({0}) AND p.owner = ?1 AND p.leases = CAST({1} AS INTEGER) RETURNING key`),
+			WHERE p.key = unhex({0}) AND p.owner = ?1 AND p.lease = CAST({1} AS INTEGER) RETURNING key`),
 		promote: fill(`UPDATE {payloads} SET due_at = {now} WHERE key IN (
 				SELECT (SELECT p.key FROM {payloads} AS p WHERE p.lane = CAST({0} AS INTEGER) AND p.dead_at IS NULL
 					ORDER BY p.seq LIMIT 1)
@@ -82,11 +82,11 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 				WHERE NOT EXISTS (SELECT 1 FROM {payloads} AS a WHERE a.lane = CAST({0} AS INTEGER) AND a.due_at IS NOT NULL))`),
 		parkActive: fill(`UPDATE {payloads} SET due_at = NULL WHERE due_at IS NOT NULL AND owner IS NULL
 			AND lane IN (SELECT CAST({0} AS INTEGER) FROM json_each(?1) AS r)`),
-		takeMessage: fill(`DELETE FROM {payloads} WHERE key = ?1 AND dead_at IS NULL AND lane IS NULL
-			AND (owner IS NULL OR due_at <= {now})
+		takeMessage: fill(`UPDATE {payloads} SET owner = NULL, due_at = {now}
+			WHERE key = ?1 AND dead_at IS NULL AND lane IS NULL AND (owner IS NULL OR due_at <= {now})
 			AND EXISTS (SELECT 1 FROM {ledger} AS l WHERE l.key = ?1 AND l.processed_at IS NULL)`),
 		takeEvent: fill(`UPDATE {ledger} SET processed_at = {stamp} WHERE key = ?1 AND processed_at IS NULL
-			AND NOT EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1)`),
+			AND (?2 OR NOT EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1))`),
 		forgetMessage: fill(`DELETE FROM {payloads} WHERE key = ?1 RETURNING COALESCE(CAST(lane AS TEXT), '')`),
 
 		countFailure: fill(`INSERT INTO {failures} (key, attempts, failed_at) VALUES (?1, 1, {now})
@@ -106,8 +106,8 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 				WHERE l.processed_at IS NOT NULL OR p.dead_at IS NOT NULL OR f.failed_at < {now} - 30 * 86400000)`),
 		buryEvent: fill(`INSERT INTO {ledger} (key, consumer, source, event_id, event_type) VALUES (?1, ?2, ?3, ?4, ?5)
 			ON CONFLICT (key) DO NOTHING`),
-		buryMessage: fill(`INSERT INTO {payloads} (key, queue, leases, attempts, dead_at, last_error, message)
-			SELECT key, ?2, 0, ?3, {now}, ?4, ?5 FROM {ledger} WHERE key = ?1 AND processed_at IS NULL
+		buryMessage: fill(`INSERT INTO {payloads} (key, queue, attempts, dead_at, last_error, message)
+			SELECT key, ?2, ?3, {now}, ?4, ?5 FROM {ledger} WHERE key = ?1 AND processed_at IS NULL
 			ON CONFLICT (key) DO UPDATE SET dead_at = {now}, due_at = NULL, owner = NULL, attempts = excluded.attempts,
 				last_error = excluded.last_error
 			WHERE lane IS NULL AND dead_at IS NULL AND (owner IS NULL OR due_at <= {now})`),
@@ -143,7 +143,7 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 			fmt.Sprintf(`EXPLAIN INSERT INTO %s (key, received_at, processed_at, consumer, source, event_id, event_type)
 				VALUES (x'', '', '', '', '', '', '') ON CONFLICT (key) DO NOTHING`, t.ledger),
 			fmt.Sprintf(`EXPLAIN INSERT INTO %s (key, messages) VALUES (x'', x'') ON CONFLICT (key) DO NOTHING`, t.outputs),
-			fill(`EXPLAIN INSERT INTO {payloads} (key, queue, lane, due_at, owner, leases, attempts, dead_at, last_error, message)
+			fill(`EXPLAIN INSERT INTO {payloads} (key, queue, lane, due_at, owner, lease, attempts, dead_at, last_error, message)
 				VALUES (x'', x'', 1, 1, x'', 1, 1, 1, '', x'') ON CONFLICT (key) DO NOTHING`),
 			fill(`EXPLAIN INSERT INTO {failures} (key, attempts, failed_at) VALUES (x'', 1, 1) ON CONFLICT (key) DO NOTHING`),
 		},
@@ -189,12 +189,17 @@ func (sqlite) listArgs(columns ...column) []any {
 
 func (sqlite) oneWriter() bool { return true }
 
+func (sqlite) isolation() sql.IsolationLevel { return sql.LevelDefault }
+
 // beforeBatch makes the connection wait for other writers, see limitLockWait.
 func (e sqlite) beforeBatch(ctx context.Context, tx *sql.Tx) error {
 	_, err := e.limitLockWait(ctx, tx, 0)
 
 	return err
 }
+
+// planAfresh has nothing to do: SQLite makes no plans by the size of a table that was not analyzed.
+func (sqlite) planAfresh(context.Context, *sql.Tx) error { return nil }
 
 // defaultBusyTimeout is what mattn/go-sqlite3 and Python's sqlite3 module use as well.
 const defaultBusyTimeout = 5 * time.Second

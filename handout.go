@@ -71,7 +71,7 @@ func (s *subscription) claim(n int) (int, error) {
 
 	err := s.inbox.retryTransient(func() (err error) {
 		start = time.Now()
-		claimed, err = s.inbox.repo.lease(ctx, s.queue, s.owner, s.set.lease, n)
+		claimed, err = s.inbox.repo.lease(ctx, s.queue, s.newTerm(), n)
 
 		return err
 	}, func(error) {})
@@ -106,7 +106,8 @@ func (s *subscription) receive(l leased, start time.Time) {
 		d.committed = true
 		s.decide(d, fateDone)
 	case l.attempts > s.set.maxAttempts && !l.processed:
-		d.err = fmt.Errorf("inbox: no answer to %d attempts: leases ended, as they do when the process dies", l.attempts-1)
+		d.err = fmt.Errorf("inbox: out of attempts after %d: the last ended without an answer, as when the process dies"+
+			" or loses its lease, or WithMaxAttempts was lowered since", l.attempts-1)
 		s.decide(d, fateDead)
 	default:
 		s.ready <- d

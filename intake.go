@@ -197,13 +197,14 @@ func (s *subscription) store(arrivals []arrival, messages [][]*message.Message) 
 	defer cancel()
 
 	var (
+		t      = s.newTerm()
 		start  time.Time
 		stores []stored
 	)
 
 	err := s.inbox.retryTransient(func() (err error) {
 		start = time.Now()
-		stores, err = s.inbox.repo.store(ctx, s.queue, s.owner, s.set.lease, arrivals)
+		stores, err = s.inbox.repo.store(ctx, s.queue, t, arrivals)
 
 		return err
 	}, func(error) {})
@@ -222,7 +223,7 @@ func (s *subscription) store(arrivals []arrival, messages [][]*message.Message) 
 		switch stores[i] {
 		case storedLeased:
 			reserved--
-			s.ready <- s.deliver(leased{fence: fence{a.key, 1}}, a.event, handedOut(original), start)
+			s.ready <- s.deliver(leased{fence: fence{a.key, t.number}, attempts: 1}, a.event, handedOut(original), start)
 		case storedDue:
 			due = true
 		case storedBefore:

@@ -154,6 +154,12 @@ func (ib *Inbox) attempt(t task, c *count, h message.HandlerFunc) ([]*message.Me
 		return nil, s.failed(ctx, "keeping the outputs of", err)
 	}
 
+	if s.takenOver && len(outputs) == 0 {
+		if err := ib.repo.forgetMessage(ctx, s.tx.Tx, s.key); err != nil {
+			return nil, s.failed(ctx, "removing the stored message of", err)
+		}
+	}
+
 	if err := c.forget(ctx, s.tx.Tx); err != nil {
 		return nil, s.failed(ctx, "forgetting the failures of", err)
 	}
@@ -181,7 +187,9 @@ func (ib *Inbox) claim(ctx context.Context, s *scope) (fresh bool, err error) {
 		return fresh, err
 	}
 
-	return ib.repo.takeOver(ctx, s.tx.Tx, s.key)
+	s.takenOver, err = ib.repo.takeOver(ctx, s.tx.Tx, s.key)
+
+	return s.takenOver, err
 }
 
 // handle lends the message to the handler, with the transaction in its context.

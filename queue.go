@@ -5,15 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
-	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
 )
-
-// lane identifies the messages of one queue that share an ordering key; 0 is none.
-type lane int64
 
 // queueOf identifies the stored messages of a consumer's topic.
 func queueOf(consumer, topic string) (queue Key) {
@@ -23,37 +20,17 @@ func queueOf(consumer, topic string) (queue Key) {
 	return queue
 }
 
-// laneOf merges two lanes once in 2^63 pairs, which costs them some concurrency and nothing else.
-func laneOf(queue Key, orderingKey string) lane {
-	if orderingKey == "" {
-		return 0
-	}
-
-	hash := sha256.Sum256(appendPrefixed(appendPrefixed(nil, queue[:]), orderingKey))
-
-	return lane(binary.BigEndian.Uint64(hash[:])>>1) | 1
+// term is a lease that its owner gives a number: no two leases of one owner have the same, not even on the same message.
+type term struct {
+	owner    Key
+	number   int64
+	duration time.Duration
 }
 
-func (l lane) text() string {
-	if l == 0 {
-		return ""
-	}
-
-	return strconv.FormatInt(int64(l), 10)
-}
-
-// lockOf spreads lanes over a bounded number of locks.
-func (l lane) lock() int {
-	const locks = 256
-
-	return int(l>>1) % locks
-}
-
-// fence is what a worker knows of its lease: it holds as long as the row still has this owner and this number of leases,
-// which unlike the number of attempts never goes down.
+// fence is what a worker knows of its lease on a message: it holds as long as the row has this owner and this number.
 type fence struct {
 	key   Key
-	lease int
+	lease int64
 }
 
 // arrival is a message on its way into the table.
@@ -131,7 +108,7 @@ func (r *repository) inBatch(ctx context.Context, fn func(tx *sql.Tx) error) err
 // store writes what is new of the arrivals, which must have different keys, in the order of their keys, and tells for
 // each what became of it. At most as many stay leased as are marked so.
 func (r *repository) store(
-	ctx context.Context, queue, owner Key, lease time.Duration, arrivals []arrival,
+	ctx context.Context, queue Key, t term, arrivals []arrival,
 ) (fates []stored, err error) {
 	consumer := arrivals[0].event.Consumer
 
@@ -178,7 +155,7 @@ func (r *repository) store(
 			return nil
 		}
 
-		if err := r.storeMessages(ctx, tx, queue, owner, lease, arrivals, fates, fresh, strays); err != nil {
+		if err := r.storeMessages(ctx, tx, queue, t, arrivals, fates, fresh, strays); err != nil {
 			return err
 		}
 
@@ -189,7 +166,7 @@ func (r *repository) store(
 }
 
 func (r *repository) storeMessages(
-	ctx context.Context, tx *sql.Tx, queue, owner Key, lease time.Duration,
+	ctx context.Context, tx *sql.Tx, queue Key, t term,
 	arrivals []arrival, fates []stored, fresh, strays map[Key]bool,
 ) error {
 	var keys, lanes, states, data column
@@ -217,7 +194,7 @@ func (r *repository) storeMessages(
 		data = append(data, hex.EncodeToString(a.data))
 	}
 
-	args := append([]any{r.engine.keyArg(queue), r.engine.keyArg(owner), lease.Milliseconds()},
+	args := append([]any{r.engine.keyArg(queue), r.engine.keyArg(t.owner), t.duration.Milliseconds(), t.number},
 		r.engine.listArgs(keys, lanes, states, data)...)
 	_, err := r.batchStmts.exec(ctx, tx, r.queries.storeMessages, args...)
 
@@ -225,24 +202,27 @@ func (r *repository) storeMessages(
 }
 
 // lease claims up to limit messages that are due, oldest first.
-func (r *repository) lease(ctx context.Context, queue, owner Key, lease time.Duration, limit int) (claimed []leased, err error) {
+func (r *repository) lease(ctx context.Context, queue Key, t term, limit int) (claimed []leased, err error) {
 	err = r.inBatch(ctx, func(tx *sql.Tx) error {
 		claimed = nil
 
+		if err := r.engine.planAfresh(ctx, tx); err != nil {
+			return err
+		}
+
 		rows, err := r.batchStmts.query(ctx, tx, r.queries.lease,
-			r.engine.keyArg(queue), r.engine.keyArg(owner), lease.Milliseconds(), limit)
+			r.engine.keyArg(queue), r.engine.keyArg(t.owner), t.duration.Milliseconds(), t.number, limit)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 
 		for rows.Next() {
-			var (
-				l        leased
-				laneText string
-			)
+			l := leased{fence: fence{lease: t.number}}
 
-			if err := rows.Scan(&l.key, &l.seq, &l.lease, &l.attempts, &laneText, &l.data, &l.processed, &l.outputs); err != nil {
+			var laneText string
+
+			if err := rows.Scan(&l.key, &l.seq, &l.attempts, &laneText, &l.data, &l.processed, &l.outputs); err != nil {
 				return err
 			}
 
@@ -266,6 +246,10 @@ func (r *repository) renew(ctx context.Context, owner Key, lease time.Duration, 
 	list := r.engine.listArgs(fenceColumns(fences)...)
 
 	err = r.inBatch(ctx, func(tx *sql.Tx) error {
+		if err := r.engine.planAfresh(ctx, tx); err != nil {
+			return err
+		}
+
 		renewed, err = r.keys(ctx, tx, r.queries.renew, append([]any{r.engine.keyArg(owner), lease.Milliseconds()}, list...)...)
 		if err != nil || len(renewed) == len(fences) {
 			return err
@@ -307,7 +291,7 @@ func (r *repository) settle(ctx context.Context, owner Key, verdicts []verdict) 
 	err = r.inBatch(ctx, func(tx *sql.Tx) error {
 		settled = make(map[Key]bool, len(verdicts))
 
-		if err := r.lockLanes(ctx, tx, lanes); err != nil {
+		if err := errors.Join(r.engine.planAfresh(ctx, tx), r.lockLanes(ctx, tx, lanes)); err != nil {
 			return err
 		}
 
@@ -356,58 +340,27 @@ func (r *repository) hold(ctx context.Context, tx *sql.Tx, owner Key, f fence) (
 }
 
 // takeOver claims an event for the transaction that is stored but unfinished and not in anybody's hands, as a service finds it
-// that came back from store-then-process to same-transaction mode.
+// that came back from store-then-process to same-transaction mode. The message stays for outputs, which would be lost if the process
+// died before they were published and the broker thought the event done: whoever leases it next publishes them again.
 func (r *repository) takeOver(ctx context.Context, tx *sql.Tx, key Key) (taken bool, err error) {
 	var processed bool
 	if err := r.stmts.queryRow(ctx, r.db.DB, tx, r.queries.known, r.engine.keyArg(key)).Scan(&processed); err != nil || processed {
 		return false, err
 	}
 
-	if _, err := r.exec(ctx, tx, r.queries.takeMessage, r.engine.keyArg(key)); err != nil {
+	messages, err := r.exec(ctx, tx, r.queries.takeMessage, r.engine.keyArg(key))
+	if err != nil {
 		return false, err
 	}
 
-	affected, err := r.exec(ctx, tx, r.queries.takeEvent, r.engine.keyArg(key))
+	events, err := r.exec(ctx, tx, r.queries.takeEvent, r.engine.keyArg(key), messages == 1)
 
-	return affected == 1, err
+	return events == 1, err
 }
 
-// lockLanes keeps others from changing what is first in the lanes. The locks are sorted against deadlocks.
-func (r *repository) lockLanes(ctx context.Context, tx *sql.Tx, lanes column) error {
-	if len(lanes) == 0 || r.queries.lockLanes == "" {
-		return nil
-	}
-
-	var locks []int
-
-	for _, text := range lanes {
-		l, err := parseLane(text)
-		if err != nil {
-			return err
-		}
-
-		locks = append(locks, l.lock())
-	}
-
-	slices.Sort(locks)
-
-	var list column
-	for _, lock := range slices.Compact(locks) {
-		list = append(list, strconv.Itoa(lock))
-	}
-
-	_, err := r.batchStmts.exec(ctx, tx, r.queries.lockLanes, r.engine.listArgs(list)...)
-
-	return err
-}
-
-// promote makes the first message of each lane due where none is. It needs their locks.
-func (r *repository) promote(ctx context.Context, tx *sql.Tx, lanes column) error {
-	if len(lanes) == 0 {
-		return nil
-	}
-
-	_, err := r.batchStmts.exec(ctx, tx, r.queries.promote, r.engine.listArgs(lanes)...)
+// forgetMessage removes a message that is not in a lane.
+func (r *repository) forgetMessage(ctx context.Context, tx *sql.Tx, key Key) error {
+	_, err := r.exec(ctx, tx, r.queries.forgetMessage, r.engine.keyArg(key))
 
 	return err
 }
@@ -458,32 +411,8 @@ func fenceColumns(fences []fence) []column {
 	keys, leases := make(column, len(fences)), make(column, len(fences))
 	for i, f := range fences {
 		keys[i] = f.key.hex()
-		leases[i] = strconv.Itoa(f.lease)
+		leases[i] = strconv.FormatInt(f.lease, 10)
 	}
 
 	return []column{keys, leases}
-}
-
-// lanesOf returns the different lanes of items, without none.
-func lanesOf[T any](items []T, of func(T) lane) (lanes column) {
-	seen := make(map[lane]bool)
-
-	for _, item := range items {
-		if l := of(item); l != 0 && !seen[l] {
-			seen[l] = true
-			lanes = append(lanes, l.text())
-		}
-	}
-
-	return lanes
-}
-
-func parseLane(text string) (lane, error) {
-	if text == "" {
-		return 0, nil
-	}
-
-	n, err := strconv.ParseInt(text, 10, 64)
-
-	return lane(n), err
 }

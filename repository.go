@@ -193,9 +193,10 @@ func (r *repository) forget(ctx context.Context, key Key) (known bool, err error
 	return known, err
 }
 
-// inTx runs fn in a transaction of its own with the database's default isolation.
+// inTx runs fn in a transaction of its own. Its isolation is not the database's default, which may be stricter: a statement has
+// to see what was committed while the one before it waited for a lock.
 func (r *repository) inTx(ctx context.Context, fn func(tx *sql.Tx) error) error {
-	tx, err := r.db.BeginTx(ctx, nil)
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{Isolation: r.engine.isolation()})
 	if err != nil {
 		return err
 	}

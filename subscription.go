@@ -30,7 +30,8 @@ type subscription struct {
 
 	topic  string
 	queue  Key
-	owner  Key // of the leases of this subscription, different from any other
+	owner  Key          // of the leases of this subscription, different from any other
+	terms  atomic.Int64 // how many there were
 	routed context.Context
 
 	out      chan *message.Message
@@ -193,6 +194,11 @@ func (s *subscription) wakeUp() {
 	case s.wake <- struct{}{}:
 	default: // it will, anyway
 	}
+}
+
+// newTerm begins a lease, or several at once.
+func (s *subscription) newTerm() term {
+	return term{owner: s.owner, number: s.terms.Add(1), duration: s.set.lease}
 }
 
 // free gives slots back.

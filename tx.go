@@ -22,6 +22,8 @@ type scope struct {
 	conn   *sqlx.Conn
 	tx     *sqlx.Tx
 
+	takenOver bool // the event was stored, see repository.takeOver
+
 	mu          sync.Mutex
 	ended       bool
 	afterCommit []func(context.Context)

@@ -20,9 +20,6 @@ type order struct {
 	ID      string `json:"order_id"`
 }
 
-// patience is for all of it, should something hang.
-const patience = 10 * time.Minute
-
 type demonstration struct {
 	config
 	result         report
@@ -35,7 +32,9 @@ type demonstration struct {
 
 // demonstrate runs a worker, kills it, runs another one, and reads the outcome.
 func demonstrate(ctx context.Context, cfg config, stdout, stderr io.Writer) (_ *report, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	patience := 2*time.Minute + time.Duration(cfg.mails)*cfg.delay
+
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not finished after %s", patience))
 	defer cancel()
 
 	dir, err := os.MkdirTemp("", "long-handler-")
@@ -59,7 +58,7 @@ func demonstrate(ctx context.Context, cfg config, stdout, stderr io.Writer) (_ *
 	defer func() { err = errors.Join(err, d.api.server.Close()) }()
 
 	if err := d.run(ctx); err != nil {
-		return nil, err
+		return nil, errors.Join(context.Cause(ctx), err)
 	}
 
 	return &d.result, d.result.read(ctx, db, d.api)
@@ -125,7 +124,7 @@ func (d *demonstration) replace(ctx context.Context, worker *process) (*process,
 	}
 
 	accepted, withheld := d.api.progress()
-	d.say("%d mails accepted by the API, %d of its answers on their way: SIGKILL", accepted, withheld)
+	d.say("mails accepted by the API: %d, with %d answers on their way: SIGKILL", accepted, withheld)
 
 	if err := worker.kill(); err != nil {
 		return nil, err
@@ -139,7 +138,7 @@ func (d *demonstration) replace(ctx context.Context, worker *process) (*process,
 	}
 
 	d.result.leases = left.Leased
-	d.say("%d stored messages are unfinished, %d of them leased to the dead worker", toHandle(left), left.Leased)
+	d.say("stored and unfinished: %d messages, %d of them leased to the dead worker", toHandle(left), left.Leased)
 
 	worker, err = d.startWorker(ctx)
 	if err != nil {

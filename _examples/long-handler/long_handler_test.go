@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"os"
 	"regexp"
@@ -77,7 +78,7 @@ func (o outcome) require(t *testing.T, code int, rows map[string]int) {
 func (o outcome) requireKilled(t *testing.T, withheld int) {
 	t.Helper()
 
-	if want := strconv.Itoa(withheld) + " of its answers on their way: SIGKILL"; !strings.Contains(o.stdout, want) {
+	if want := fmt.Sprintf("with %d answers on their way: SIGKILL", withheld); !strings.Contains(o.stdout, want) {
 		t.Errorf("the output does not say %q:\n%s", want, o.stdout)
 	}
 

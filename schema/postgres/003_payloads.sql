@@ -1,5 +1,6 @@
 -- One row for each stored message that is not finished, and for each dead letter. Without an owner a row may be claimed
--- from due_at on; with one, due_at is the end of its lease. A row without due_at is dead, or waits behind another row of its
+-- from due_at on; with one, due_at is the end of its lease, of which lease
+-- is the owner's number. A row without due_at is dead, or waits behind another row of its
 -- lane. queue is a hash of consumer and topic, lane one of queue and ordering key; message is in the encoding of the
 -- library's stored.go.
 CREATE TABLE IF NOT EXISTS {{payloads}} (
@@ -9,7 +10,7 @@ CREATE TABLE IF NOT EXISTS {{payloads}} (
     lane       bigint,
     due_at     timestamptz,
     owner      uuid,
-    leases     integer NOT NULL,
+    lease      bigint,
     attempts   integer NOT NULL,
     dead_at    timestamptz,
     last_error text,
