@@ -25,7 +25,7 @@ type delivery struct {
 	mu        sync.Mutex
 	leaseEnd  time.Time // by the clock of this process, which is not later than by the database's
 	lost      bool
-	running   *scope // of an InTx
+	running   *scope // of an InTx or of the middleware
 	committed bool   // the event is processed
 	outputs   bool   // and has outputs that are not published yet
 	skipped   bool   // with ErrSkip
@@ -166,22 +166,26 @@ func (d *delivery) tryInTx(parent context.Context, fn func(tx *sql.Tx) error) er
 
 // run lends the transaction to fn, and to whoever asks the message's context for it.
 func (d *delivery) run(s *scope, fn func(tx *sql.Tx) error) error {
-	d.mu.Lock()
-	d.running = s
-	d.mu.Unlock()
-
-	defer func() {
-		d.mu.Lock()
-		d.running = nil
-		d.mu.Unlock()
-
-		s.end()
-	}()
+	d.runs(s)
+	defer d.runs(nil)
+	defer s.end()
 
 	return fn(s.tx.Tx)
 }
 
-// scope returns that of an InTx which is running, or nil.
+// runs notes that a transaction holds the message, which nobody else can lease until it ends.
+func (d *delivery) runs(s *scope) {
+	if d == nil {
+		return
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	d.running = s
+}
+
+// scope returns that of the transaction which is running, or nil.
 func (d *delivery) scope() *scope {
 	if d == nil {
 		return nil

@@ -130,7 +130,7 @@ type queries struct {
 	hold          string   // key, owner, lease; marks the event processed and locks its message while the lease is the owner's
 	stillHeld     string   // key, owner, lease
 	finish        []string // owner, list of key, lease; the first returns keys that were finished, the others follow it
-	release       string   // owner, list of key, lease, "retry" "dead" or "back", delay, error; returns keys that were released
+	release       string   // owner, list of key, lease, fate, delay, error; returns keys that were released
 	lockLanes     string   // list of lock; "" where nothing needs locking
 	promote       string   // list of lane; makes the first message of each due where none is
 	parkActive    string   // list of lane; the reverse, where no lease is in the way

@@ -88,9 +88,10 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 			)
 			SELECT key FROM gone`)},
 		release: fill(`UPDATE {payloads} AS p SET owner = NULL,
-				attempts = p.attempts - CASE f.fate WHEN 'back' THEN 1 ELSE 0 END,
-				due_at = CASE WHEN f.fate <> 'dead' THEN now() + f.delay * interval '1 ms' END,
-				dead_at = CASE WHEN f.fate = 'dead' THEN now() END,
+				attempts = p.attempts - CASE WHEN f.fate IN ('back', 'out') THEN 1 ELSE 0 END,
+				due_at = CASE f.fate WHEN 'retry' THEN now() + f.delay * interval '1 ms'
+					WHEN 'back' THEN LEAST(now(), (SELECT l.received_at FROM {ledger} AS l WHERE l.key = p.key)) END,
+				dead_at = CASE WHEN f.fate IN ('dead', 'out') THEN now() END,
 				last_error = COALESCE(NULLIF(f.error, ''), p.last_error)
 			FROM (SELECT r.key, r.lease, r.delay, r.error,
 					CASE WHEN EXISTS (SELECT FROM {ledger} AS l WHERE l.key = r.key AND l.processed_at IS NOT NULL)

@@ -69,9 +69,10 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 				AND NOT EXISTS (SELECT 1 FROM {payloads} AS p WHERE p.key = {ledger_name}.key)`),
 		},
 		release: fill(`UPDATE {payloads} AS p SET owner = NULL,
-				attempts = p.attempts - CASE {2} WHEN 'back' THEN 1 ELSE 0 END,
-				due_at = CASE WHEN {2} <> 'dead' THEN {now} + CAST({3} AS INTEGER) END,
-				dead_at = CASE WHEN {2} = 'dead' THEN {now} END,
+				attempts = p.attempts - CASE WHEN {2} IN ('back', 'out') THEN 1 ELSE 0 END,
+				due_at = CASE {2} WHEN 'retry' THEN {now} + CAST({3} AS INTEGER)
+					WHEN 'back' THEN COALESCE((SELECT min({ms:l.received_at}, {now}) FROM {ledger} AS l WHERE l.key = p.key), {now}) END,
+				dead_at = CASE WHEN {2} IN ('dead', 'out') THEN {now} END,
 				last_error = COALESCE(NULLIF({4}, ''), p.last_error)
 			FROM json_each(?2) AS r
 			WHERE p.key = unhex({0}) AND p.owner = ?1 AND p.lease = CAST({1} AS INTEGER) RETURNING key`),

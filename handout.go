@@ -3,6 +3,8 @@ package inbox
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -17,7 +19,7 @@ const maxClaim = 512
 
 // claimAll leases what is due whenever there is room for it, until ctx ends.
 func (s *subscription) claimAll(ctx context.Context) {
-	poll := time.NewTicker(pollInterval)
+	poll := time.NewTimer(pollInterval)
 	defer poll.Stop()
 
 	pause := retryPause
@@ -27,16 +29,17 @@ func (s *subscription) claimAll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.wake:
-		case <-poll.C:
+		case <-poll.C: // at random, so that processes do not keep in step
+			poll.Reset(pollInterval/2 + rand.N(pollInterval/2))
 		}
 
 		// From here on newly stored messages have to queue up, until there is nothing due in the table.
 		s.behind.Store(true)
 
 		for s.behind.Load() && ctx.Err() == nil {
-			n := s.slots.take(maxClaim)
+			n := s.slots.take(s.reader.appetite(maxClaim))
 			if n == 0 {
-				break // freeing one wakes up
+				break // freeing one wakes up, and so does polling
 			}
 
 			claimed, err := s.claim(n)
@@ -108,7 +111,7 @@ func (s *subscription) receive(l leased, start time.Time) {
 	case l.attempts > s.set.maxAttempts && !l.processed:
 		d.err = fmt.Errorf("inbox: out of attempts after %d: the last ended without an answer, as when the process dies"+
 			" or loses its lease, or WithMaxAttempts was lowered since", l.attempts-1)
-		s.decide(d, fateDead)
+		s.decide(d, fateOut)
 	default:
 		s.ready <- d
 	}
@@ -117,10 +120,15 @@ func (s *subscription) receive(l leased, start time.Time) {
 // handOutAll gives what is ready to the reader, and what the reader does not take to others.
 func (s *subscription) handOutAll() {
 	for d := range s.ready {
-		if !s.offer(d) {
-			d.cancel(errNotTaken)
-			s.decide(d, fateBack)
+		if s.offer(d) {
+			s.reader.took()
+
+			continue
 		}
+
+		s.reader.refused(s.set.lease)
+		d.cancel(errNotTaken)
+		s.decide(d, fateBack)
 	}
 }
 
@@ -165,4 +173,43 @@ func (s *subscription) offer(d *delivery) bool {
 func (s *subscription) handle(d *delivery) {
 	s.keep(d)
 	s.handlers.Go(d.watch)
+}
+
+// reader is what a subscription knows of whoever reads its channel. One that does not read must not keep messages from other
+// processes by leasing them again and again.
+type reader struct {
+	mu    sync.Mutex
+	away  bool
+	until time.Time // when it is worth another try
+}
+
+func (r *reader) took() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	r.away = false
+}
+
+// refused has the messages left to others for about the length of a lease.
+func (r *reader) refused(lease time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	wait := max(lease, pollInterval)
+	r.away, r.until = true, time.Now().Add(wait/2+rand.N(wait))
+}
+
+// appetite is how many of n messages it makes sense to lease.
+func (r *reader) appetite(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	switch {
+	case !r.away:
+		return n
+	case time.Now().After(r.until):
+		return 1
+	default:
+		return 0
+	}
 }

@@ -183,7 +183,7 @@ func (s *subscription) refuse(msg *message.Message, err error) {
 func (s *subscription) store(arrivals []arrival, messages [][]*message.Message) error {
 	reserved := 0
 	if !s.behind.Load() && !s.isEnding() {
-		reserved = s.slots.take(len(arrivals))
+		reserved = s.slots.take(s.reader.appetite(len(arrivals)))
 	}
 
 	for i, n := 0, reserved; i < len(arrivals) && n > 0; i++ {

@@ -136,6 +136,9 @@ func (ib *Inbox) attempt(t task, c *count, h message.HandlerFunc) ([]*message.Me
 
 	c.started()
 
+	s.delivery.runs(s)
+	defer s.delivery.runs(nil)
+
 	outputs, err := ib.handle(ctx, s, h)
 	if err != nil {
 		if errors.Is(err, ErrSkip) {

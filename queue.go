@@ -69,6 +69,7 @@ const (
 	fateDone  fate = "done"  // processed, or skipped
 	fateRetry fate = "retry" // due again after a delay
 	fateDead  fate = "dead"
+	fateOut   fate = "out"  // dead, and this attempt was one too many
 	fateBack  fate = "back" // due now, as if it had never been leased
 )
 

@@ -18,18 +18,22 @@ func (s *subscription) decide(d *delivery, f fate) {
 	v := verdict{fence: d.fence, lane: d.lane, fate: f}
 
 	d.mu.Lock()
-	if d.err != nil {
-		v.err = printableUpTo(d.err.Error(), maxLastError)
-	}
+	err := d.err
 	reported := d.reported || d.committed || d.lost
 	d.mu.Unlock()
+
+	if err == nil {
+		err = errNacked
+	} else {
+		v.err = printableUpTo(err.Error(), maxLastError)
+	}
 
 	if f == fateRetry {
 		v.delay = s.backoff(d.attempts)
 	}
 
 	if !reported && (f == fateRetry || f == fateDead) {
-		s.inbox.callErrorHook(d.msg.Context(), s.inbox.hooks.Failed, d.event, errNacked)
+		s.inbox.callErrorHook(d.msg.Context(), s.inbox.hooks.Failed, d.event, err)
 	}
 
 	s.verdicts <- settlement{v, d}
@@ -174,7 +178,7 @@ func (s *subscription) settled(v settlement, held bool) {
 		}
 	case fateRetry:
 		s.retry.in(v.delay)
-	case fateDead:
+	case fateDead, fateOut:
 		if err == nil {
 			err = errNacked
 		}

@@ -40,6 +40,7 @@ type subscription struct {
 	verdicts chan settlement // on what was claimed
 
 	slots  slots
+	reader reader
 	behind atomic.Bool // there may be messages in the table that are due
 	wake   chan struct{}
 	retry  retryTimer
