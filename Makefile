@@ -9,7 +9,7 @@ SERVERS = bin/servers
 # Every module of the repository, by folder.
 MODULES = $(patsubst %/,%,$(dir $(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod')))
 # Those whose tests need nothing installed, and those whose tests need the servers.
-SHORT = . inboxtest brokers/amqp brokers/kafka brokers/nats _examples/quickstart _examples/datalayers _examples/cqrs
+SHORT = . inboxtest brokers/amqp brokers/kafka brokers/nats _examples/quickstart _examples/long-handler _examples/datalayers _examples/cqrs
 REAL  = tests _examples/brokers _examples/outbox-inbox
 # How often `make test` runs each test, and which.
 COUNT ?= 1

@@ -18,6 +18,15 @@
 //		return err
 //	}
 //
+// # Long handlers
+//
+// A transaction that is open during a slow call holds a connection, and the broker waits for its ack. [Inbox.Subscriber] takes
+// the place of the broker's subscriber instead: it stores events, acks them at once, and hands them out to the same router
+// with leases, retries and dead letters. There the handler makes its call first and then writes in [InTx], which completes the
+// event in the same transaction.
+//
+//	subscriber, err = ib.Subscriber("mailer", subscriber)
+//
 // # What is promised
 //
 // Whatever a handler writes through its transaction is committed exactly once for each (consumer, source, event id),
@@ -44,6 +53,6 @@
 // # Errors
 //
 // An error that the middleware returns nacks the message. Handlers' errors are returned unchanged. The inbox's own
-// begin with "inbox:" and name the event; [ErrNoEventID], [ErrNoConsumer], [ErrAlreadyAcked], [ErrInFlight] and
-// [ErrNotMigrated] can be told apart with errors.Is. Payloads are part of no error and no log line.
+// begin with "inbox:" and name the event; [ErrNoEventID], [ErrNoConsumer], [ErrAlreadyAcked], [ErrInFlight], [ErrLeaseLost]
+// and [ErrNotMigrated] can be told apart with errors.Is. Payloads are part of no error and no log line.
 package inbox

@@ -12,9 +12,10 @@ import (
 // the handler's goroutine, after the transaction has ended, with the message's context stripped of its cancellation,
 // and may be called concurrently. A hook that panics is logged and has no other effect.
 type Hooks struct {
-	// Processed is called after the commit, before the outputs are published and the message is acked.
+	// Processed is called after the commit, before the outputs are published and the message is acked; for a stored message
+	// whose handler used neither the middleware nor InTx, after the ack was recorded.
 	Processed func(ctx context.Context, ev Event)
-	// Duplicate is called when the event had been processed before.
+	// Duplicate is called when the event had been processed before, or stored before by a subscriber.
 	Duplicate func(ctx context.Context, ev Event)
 	// Failed is called when an attempt was given up and the message will be nacked, or is a dead letter: the handler failed
 	// or panicked, the event is in flight elsewhere, or the database failed. It is not called for ErrSkip.
