@@ -52,8 +52,8 @@ func (n maxAttempts) applySubscriber(s *subscriberConfig) error {
 
 // WithCrashGuard makes [WithMaxAttempts] of same-transaction mode, which it needs, count each attempt before it begins and not
 // when it has failed, so that a message that kills the process becomes a dead letter as well. It costs each attempt a
-// transaction of its own, and the commit the removal of the count. Deliveries of one event at the same time count each. Off by
-// default.
+// transaction of its own, and the commit the removal of the count. Deliveries of one event at the same time count each, and
+// so do all messages that were in flight when one of them killed the process: requeue those that died with it. Off by default.
 func WithCrashGuard() Option {
 	return optionFunc(func(c *config) error {
 		c.crashGuard = true
@@ -93,7 +93,7 @@ func (ib *Inbox) startCounting(t task) (*count, error) {
 	c.last = c.attempts - 1
 	c.dead, c.kept = true, true
 
-	return c, c.bury(fmt.Errorf("no end of %d attempts: the process died in the last one", c.last))
+	return c, c.bury(fmt.Errorf("out of attempts after %d: the last has no result on record, as when the process dies", c.last))
 }
 
 func (c *count) counts() bool { return c.inbox.maxAttempts > 0 && c.delivery == nil }

@@ -155,7 +155,9 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				count(*) FILTER (WHERE e.state = 'waiting'), count(*) FILTER (WHERE e.state = 'dead'),
 				COALESCE(max((extract(epoch FROM now() - e.received_at) * 1000)::bigint) FILTER (WHERE e.state <> 'dead'), 0)
 			FROM (SELECT l.consumer, l.received_at, ` + postgresState + ` AS state
-				FROM {ledger} AS l LEFT JOIN {payloads} AS p ON p.key = l.key WHERE l.processed_at IS NULL) AS e
+				FROM {ledger} AS l LEFT JOIN {payloads} AS p ON p.key = l.key WHERE l.processed_at IS NULL
+				UNION ALL SELECT l.consumer, l.received_at, ` + postgresState + `
+				FROM {payloads} AS p JOIN {ledger} AS l ON p.key = l.key WHERE l.processed_at IS NOT NULL) AS e
 			GROUP BY e.consumer ORDER BY e.consumer`),
 		createMigrations: fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (
     version    integer     PRIMARY KEY,
@@ -175,8 +177,9 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 }
 
 const (
-	postgresState = `CASE WHEN l.processed_at IS NOT NULL THEN 'processed' WHEN p.dead_at IS NOT NULL THEN 'dead'
-		WHEN p.owner IS NOT NULL AND p.due_at > now() THEN 'leased' WHEN p.attempts > 0 THEN 'waiting' ELSE 'received' END`
+	postgresState = `CASE WHEN p.dead_at IS NOT NULL THEN 'dead' WHEN p.owner IS NOT NULL AND p.due_at > now() THEN 'leased'
+		WHEN p.attempts > 0 OR l.processed_at IS NOT NULL AND p.key IS NOT NULL THEN 'waiting'
+		WHEN l.processed_at IS NOT NULL THEN 'processed' ELSE 'received' END`
 	postgresEntries = `SELECT l.key, l.consumer, l.source, l.event_id, l.event_type, ` + postgresState + `,
 			(extract(epoch FROM l.received_at) * 1000)::bigint, (extract(epoch FROM l.processed_at) * 1000)::bigint,
 			COALESCE(p.attempts, 0), COALESCE(p.last_error, ''),

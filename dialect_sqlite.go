@@ -131,7 +131,9 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 				count(*) FILTER (WHERE state = 'waiting'), count(*) FILTER (WHERE state = 'dead'),
 				COALESCE(max({now} - received) FILTER (WHERE state <> 'dead'), 0)
 			FROM (SELECT l.consumer, {ms:l.received_at} AS received, ` + sqliteState + ` AS state
-				FROM {ledger} AS l LEFT JOIN {payloads} AS p ON p.key = l.key WHERE l.processed_at IS NULL)
+				FROM {ledger} AS l LEFT JOIN {payloads} AS p ON p.key = l.key WHERE l.processed_at IS NULL
+				UNION ALL SELECT l.consumer, {ms:l.received_at}, ` + sqliteState + `
+				FROM {payloads} AS p JOIN {ledger} AS l ON p.key = l.key WHERE l.processed_at IS NOT NULL)
 			GROUP BY consumer ORDER BY consumer`),
 
 		createMigrations: fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (
@@ -166,8 +168,9 @@ func sqliteMilliseconds(t string) string {
 }
 
 const (
-	sqliteState = `CASE WHEN l.processed_at IS NOT NULL THEN 'processed' WHEN p.dead_at IS NOT NULL THEN 'dead'
-		WHEN p.owner IS NOT NULL AND p.due_at > {now} THEN 'leased' WHEN p.attempts > 0 THEN 'waiting' ELSE 'received' END`
+	sqliteState = `CASE WHEN p.dead_at IS NOT NULL THEN 'dead' WHEN p.owner IS NOT NULL AND p.due_at > {now} THEN 'leased'
+		WHEN p.attempts > 0 OR l.processed_at IS NOT NULL AND p.key IS NOT NULL THEN 'waiting'
+		WHEN l.processed_at IS NOT NULL THEN 'processed' ELSE 'received' END`
 	sqliteEntries = `SELECT l.key, l.consumer, l.source, l.event_id, l.event_type, ` + sqliteState + `,
 			{ms:l.received_at}, {ms:l.processed_at}, COALESCE(p.attempts, 0), COALESCE(p.last_error, ''),
 			CASE WHEN p.owner IS NULL THEN p.due_at END, p.dead_at, p.message

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// ConsumerStats counts the unfinished events of one consumer by their state.
+// ConsumerStats counts the unfinished events of one consumer by their state: those that are not processed, and those of
+// stored messages with outputs that are not published yet.
 type ConsumerStats struct {
 	Consumer                        string
 	Received, Leased, Waiting, Dead int64
-	// OldestUnprocessed is how long ago the oldest event was received that is neither processed nor dead.
+	// OldestUnprocessed is how long ago the oldest of them was received that is not dead.
 	OldestUnprocessed time.Duration
 }
 
@@ -21,7 +22,7 @@ type Stats struct {
 	Consumers []ConsumerStats
 }
 
-// Stats counts what is stored and not processed. It reads every such event, and none that is processed.
+// Stats counts what is stored and not processed. It reads every such event, and no other.
 func (ib *Inbox) Stats(ctx context.Context) (Stats, error) {
 	stats, err := ib.repo.stats(ctx)
 	if err != nil {

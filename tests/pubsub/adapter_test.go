@@ -1,6 +1,3 @@
-// Package pubsub_test runs Watermill's universal Pub/Sub suite on brokers with an inbox between them and the reader. All
-// that the suite expects of a Pub/Sub still holds then, and exactly-once delivery holds in addition, although
-// everything is published twice.
 package pubsub_test
 
 import (
@@ -16,38 +13,30 @@ import (
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
-// ledger is the inbox of one run of the suite.
-type ledger struct {
-	inbox  *inbox.Inbox
-	insert string
-}
+// sameTransaction has the suite be a handler inside of the middleware.
+var sameTransaction = mode{start: startSameTransaction, ordered: true}
 
-func newLedger(t *testing.T) *ledger {
+func startSameTransaction(t *testing.T) between {
 	t.Helper()
 
-	db := testdb.Open(t, testdb.PQ)
-	db.SetMaxIdleConns(16)
-
+	db := database(t, testdb.PQ)
 	l := &ledger{insert: "INSERT INTO " + db.EffectsTable(t) + " (event) VALUES ($1)"}
 	l.inbox = db.New(t,
 		inbox.WithConsumer(func(msg *message.Message) string { return subscriptionOf(msg).consumer }),
 		inbox.WithSource(func(msg *message.Message) string { return subscriptionOf(msg).topic }),
 	)
 
-	t.Cleanup(func() {
-		effects := db.Effects(t)
-		if len(effects) == 0 {
-			t.Error("nothing went through the inbox")
-		}
+	t.Cleanup(func() { requireOnce(t, db.Effects(t)) })
 
-		for event, n := range effects {
-			if n != 1 {
-				t.Errorf("%d effects of event %s", n, event)
-			}
-		}
-	})
+	return func(_ *testing.T, sub message.Subscriber, consumer string) message.Subscriber {
+		return &subscriber{Subscriber: sub, ledger: l, consumer: consumer, closing: make(chan struct{})}
+	}
+}
 
-	return l
+// ledger is the inbox of one run of the suite.
+type ledger struct {
+	inbox  *inbox.Inbox
+	insert string
 }
 
 // subscription is what a router would tell about a message.
@@ -63,63 +52,12 @@ func subscriptionOf(msg *message.Message) subscription {
 	return s
 }
 
-// wrap puts the inbox between a Pub/Sub and its users. Subscriptions that share a consumer are one reader to the inbox.
-func (l *ledger) wrap(
-	t *testing.T, pub message.Publisher, sub message.Subscriber, consumer string,
-) (message.Publisher, message.Subscriber) {
-	t.Helper()
-
-	return l.wrapWith(t, pub, sub, func() string { return consumer })
-}
-
-// wrapFanOut is for a Pub/Sub that hands every message to each subscription: each is a consumer of its own.
-func (l *ledger) wrapFanOut(t *testing.T, pub message.Publisher, sub message.Subscriber) (message.Publisher, message.Subscriber) {
-	t.Helper()
-
-	return l.wrapWith(t, pub, sub, watermill.NewUUID)
-}
-
-func (l *ledger) wrapWith(
-	t *testing.T, pub message.Publisher, sub message.Subscriber, consumer func() string,
-) (message.Publisher, message.Subscriber) {
-	t.Helper()
-
-	s := &subscriber{Subscriber: sub, ledger: l, consumer: consumer, closing: make(chan struct{})}
-
-	// The suite forgets to close some.
-	t.Cleanup(func() {
-		if err := errors.Join(pub.Close(), s.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-
-	return twice{pub}, s
-}
-
-// twice publishes everything twice, as a producer does that did not see the first one's confirmation.
-type twice struct {
-	message.Publisher
-}
-
-func (p twice) Publish(topic string, messages ...*message.Message) error {
-	for _, msg := range messages {
-		again := msg.Copy()
-		again.SetContext(msg.Context())
-
-		if err := p.Publisher.Publish(topic, msg, again); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
 // subscriber handles a message, in the sense of the inbox, by giving a copy to the reader and waiting for its ack.
 type subscriber struct {
 	message.Subscriber
 	*ledger
 
-	consumer func() string
+	consumer string
 	running  sync.WaitGroup
 	closing  chan struct{}
 	once     sync.Once
@@ -141,7 +79,11 @@ func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 
 	out := make(chan *message.Message)
 	handle := s.inbox.Middleware(s.handOver(out))
-	origin := subscription{s.consumer(), topic}
+	origin := subscription{s.consumer, topic}
+
+	if origin.consumer == "" {
+		origin.consumer = watermill.NewUUID()
+	}
 
 	s.running.Go(func() {
 		defer close(out)

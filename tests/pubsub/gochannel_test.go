@@ -7,43 +7,57 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
+
+	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
-var goChannelFeatures = tests.Features{
-	ExactlyOnceDelivery:   true,
-	RequireSingleInstance: true,
-	ForceShort:            short,
-}
-
-func goChannel(t *testing.T, preserveContext bool) tests.PubSubConstructor {
+// goChannel may preserve contexts only if messages are not stored: a table does not keep them.
+func goChannel(t *testing.T, m mode, preserveContext bool) pubSub {
 	t.Helper()
 
-	l := newLedger(t)
+	in := m.start(t)
 
-	return func(t *testing.T) (message.Publisher, message.Subscriber) {
-		t.Helper()
+	return pubSub{
+		features: tests.Features{
+			ExactlyOnceDelivery:   true,
+			RequireSingleInstance: true,
+			ContextPreserved:      preserveContext,
+			ForceShort:            short,
+		},
+		create: func(t *testing.T) (message.Publisher, message.Subscriber) {
+			t.Helper()
 
-		pubSub := gochannel.NewGoChannel(gochannel.Config{
-			OutputChannelBuffer: 10000,
-			Persistent:          true,
-			PreserveContext:     preserveContext,
-		}, watermill.NopLogger{})
+			channel := gochannel.NewGoChannel(gochannel.Config{
+				OutputChannelBuffer: 10000,
+				Persistent:          true,
+				PreserveContext:     preserveContext,
+			}, watermill.NopLogger{})
 
-		return l.wrapFanOut(t, pubSub, pubSub)
+			return connected(t, channel, in(t, channel, ""))
+		},
 	}
 }
 
 func TestGoChannel(t *testing.T) {
 	t.Parallel()
 
-	tests.TestPubSub(t, goChannelFeatures, goChannel(t, false), nil)
+	goChannel(t, sameTransaction, false).test(t)
 }
 
 func TestGoChannelThatPreservesContexts(t *testing.T) {
 	t.Parallel()
 
-	features := goChannelFeatures
-	features.ContextPreserved = true
+	goChannel(t, sameTransaction, true).test(t)
+}
 
-	tests.TestPubSub(t, features, goChannel(t, true), nil)
+func TestGoChannelStored(t *testing.T) {
+	t.Parallel()
+
+	goChannel(t, stored(testdb.PQ), false).test(t)
+}
+
+func TestGoChannelStoredOnSQLite(t *testing.T) {
+	t.Parallel()
+
+	goChannel(t, stored(testdb.SQLite), false).test(t)
 }

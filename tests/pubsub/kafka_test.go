@@ -9,22 +9,18 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
+
+	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
-var kafkaFeatures = tests.Features{
-	ConsumerGroups:      true,
-	ExactlyOnceDelivery: true,
-	Persistent:          true,
-	ForceShort:          short,
-}
-
-func kafkaGroups(t *testing.T) tests.ConsumerGroupPubSubConstructor {
+// kafkaGroups has several partitions, and no order between them.
+func kafkaGroups(t *testing.T, m mode) pubSub {
 	t.Helper()
 
-	l := newLedger(t)
+	in := m.start(t)
 	brokers := []string{address(t, "kafka")}
 
-	return func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
+	grouped := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 		t.Helper()
 
 		pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: brokers, Marshaler: kafka.DefaultMarshaler{}}, watermill.NopLogger{})
@@ -38,24 +34,40 @@ func kafkaGroups(t *testing.T) tests.ConsumerGroupPubSubConstructor {
 		config.Consumer.Group.Rebalance.Timeout = 3 * time.Second
 
 		sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
-			Brokers:                brokers,
-			Unmarshaler:            kafka.DefaultMarshaler{},
-			OverwriteSaramaConfig:  config,
-			ConsumerGroup:          group,
-			InitializeTopicDetails: &sarama.TopicDetail{NumPartitions: 8, ReplicationFactor: 1},
+			Brokers:                     brokers,
+			Unmarshaler:                 kafka.DefaultMarshaler{},
+			OverwriteSaramaConfig:       config,
+			ConsumerGroup:               group,
+			InitializeTopicDetails:      &sarama.TopicDetail{NumPartitions: 8, ReplicationFactor: 1},
+			WaitForTopicCreationTimeout: time.Minute, // the suite makes dozens at once
 		}, watermill.NopLogger{})
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		return l.wrap(t, pub, sub, group)
+		return connected(t, pub, in(t, sub, group))
+	}
+
+	return pubSub{
+		features: tests.Features{
+			ConsumerGroups:      true,
+			ExactlyOnceDelivery: true,
+			Persistent:          true,
+			ForceShort:          short,
+		},
+		create:  inGroup(grouped),
+		grouped: grouped,
 	}
 }
 
 func TestKafka(t *testing.T) {
 	t.Parallel()
 
-	grouped := kafkaGroups(t)
-	tests.TestPubSub(t, kafkaFeatures, inGroup(grouped), grouped)
-	testClosing(t, kafkaFeatures, inGroup(grouped))
+	kafkaGroups(t, sameTransaction).test(t)
+}
+
+func TestKafkaStored(t *testing.T) {
+	t.Parallel()
+
+	kafkaGroups(t, stored(testdb.PQ)).test(t)
 }

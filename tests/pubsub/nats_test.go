@@ -8,28 +8,19 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 	natsgo "github.com/nats-io/nats.go"
-)
 
-var natsFeatures = tests.Features{
-	ConsumerGroups:                      true,
-	ExactlyOnceDelivery:                 true,
-	GuaranteedOrder:                     true,
-	GuaranteedOrderWithSingleSubscriber: true,
-	Persistent:                          true,
-	NewSubscriberReceivesOldMessages:    true,
-	RequireSingleInstance:               true, // without a group, every subscription has all messages
-	ForceShort:                          short,
-}
+	"github.com/watermill-inbox/inbox/tests/testdb"
+)
 
 // natsJetStream is the plugin's package nats on JetStream; in its package jetstream, closing races with receiving. As in the
 // plugin's own tests, the group "" is none.
-func natsJetStream(t *testing.T) tests.ConsumerGroupPubSubConstructor {
+func natsJetStream(t *testing.T, m mode) pubSub {
 	t.Helper()
 
-	l := newLedger(t)
+	in := m.start(t)
 	url := address(t, "nats")
 
-	return func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
+	grouped := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 		t.Helper()
 
 		config := nats.JetStreamConfig{
@@ -58,18 +49,33 @@ func natsJetStream(t *testing.T) tests.ConsumerGroupPubSubConstructor {
 			t.Fatal(err)
 		}
 
-		if group == "" {
-			return l.wrapFanOut(t, pub, sub)
-		}
+		return connected(t, pub, in(t, sub, group))
+	}
 
-		return l.wrap(t, pub, sub, group)
+	return pubSub{
+		features: tests.Features{
+			ConsumerGroups:                      true,
+			ExactlyOnceDelivery:                 true,
+			GuaranteedOrder:                     m.ordered,
+			GuaranteedOrderWithSingleSubscriber: m.ordered,
+			Persistent:                          true,
+			NewSubscriberReceivesOldMessages:    true,
+			RequireSingleInstance:               true, // without a group, every subscription has all messages
+			ForceShort:                          short,
+		},
+		create:  withoutGroup(grouped),
+		grouped: grouped,
 	}
 }
 
 func TestNATSJetStream(t *testing.T) {
 	t.Parallel()
 
-	grouped := natsJetStream(t)
-	tests.TestPubSub(t, natsFeatures, withoutGroup(grouped), grouped)
-	testClosing(t, natsFeatures, withoutGroup(grouped))
+	natsJetStream(t, sameTransaction).test(t)
+}
+
+func TestNATSJetStreamStored(t *testing.T) {
+	t.Parallel()
+
+	natsJetStream(t, storedFromQueues(testdb.PQ)).test(t)
 }

@@ -7,24 +7,17 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
+
+	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
-var rabbitMQFeatures = tests.Features{
-	ConsumerGroups:                      true,
-	ExactlyOnceDelivery:                 true,
-	GuaranteedOrder:                     true,
-	GuaranteedOrderWithSingleSubscriber: true,
-	Persistent:                          true,
-	ForceShort:                          short,
-}
-
-func rabbitMQ(t *testing.T) tests.ConsumerGroupPubSubConstructor {
+func rabbitMQ(t *testing.T, m mode) pubSub {
 	t.Helper()
 
-	l := newLedger(t)
+	in := m.start(t)
 	uri := address(t, "rabbitmq")
 
-	return func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
+	grouped := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 		t.Helper()
 
 		pub, err := amqp.NewPublisher(amqp.NewDurablePubSubConfig(uri, nil), watermill.NopLogger{})
@@ -38,14 +31,37 @@ func rabbitMQ(t *testing.T) tests.ConsumerGroupPubSubConstructor {
 			t.Fatal(err)
 		}
 
-		return l.wrap(t, pub, sub, group)
+		return connected(t, pub, in(t, sub, group))
+	}
+
+	return pubSub{
+		features: tests.Features{
+			ConsumerGroups:                      true,
+			ExactlyOnceDelivery:                 true,
+			GuaranteedOrder:                     m.ordered,
+			GuaranteedOrderWithSingleSubscriber: m.ordered,
+			Persistent:                          true,
+			ForceShort:                          short,
+		},
+		create:  inGroup(grouped),
+		grouped: grouped,
 	}
 }
 
 func TestRabbitMQ(t *testing.T) {
 	t.Parallel()
 
-	grouped := rabbitMQ(t)
-	tests.TestPubSub(t, rabbitMQFeatures, inGroup(grouped), grouped)
-	testClosing(t, rabbitMQFeatures, inGroup(grouped))
+	rabbitMQ(t, sameTransaction).test(t)
+}
+
+func TestRabbitMQStored(t *testing.T) {
+	t.Parallel()
+
+	rabbitMQ(t, storedFromQueues(testdb.PQ)).test(t)
+}
+
+func TestRabbitMQStoredInOrder(t *testing.T) {
+	t.Parallel()
+
+	rabbitMQ(t, storedInOrder(testdb.PQ)).test(t)
 }
