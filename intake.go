@@ -37,14 +37,18 @@ func (s *subscription) take(messages <-chan *message.Message) {
 
 // storeAll stores what arrives until the intake has ended.
 func (s *subscription) storeAll() {
-	pause := nackPause
+	var (
+		pause = nackPause
+		pace  pace
+	)
 
 	for {
-		batch := s.nextBatch()
+		batch := s.nextBatch(&pace)
 		if len(batch) == 0 {
 			return
 		}
 
+		start := time.Now()
 		arrivals, messages := s.identifyAll(batch)
 		if len(arrivals) == 0 {
 			continue
@@ -66,11 +70,25 @@ func (s *subscription) storeAll() {
 		}
 
 		pause = nackPause
+		pace = pace.after(len(batch), time.Since(start))
 	}
 }
 
-// nextBatch waits for one message and takes what else is there.
-func (s *subscription) nextBatch() (batch []*message.Message) {
+// pace is what the next batch may become: the acks of the last one have brokers send about as many messages again, which takes
+// them a moment. Without waiting for that, small batches and large ones take turns.
+type pace struct {
+	size     int
+	patience time.Duration // a small share of what storing took
+}
+
+func (p pace) after(size int, took time.Duration) pace {
+	const share, longest = 8, time.Millisecond
+
+	return pace{size: max(size, p.size*7/8), patience: min(took/share, longest)}
+}
+
+// nextBatch waits for one message, takes what else is there, and waits a moment for what is likely to come.
+func (s *subscription) nextBatch(p *pace) (batch []*message.Message) {
 	var bytes int
 
 	add := func(msg *message.Message, ok bool) bool {
@@ -97,9 +115,36 @@ func (s *subscription) nextBatch() (batch []*message.Message) {
 			if !add(msg, ok) {
 				return batch
 			}
+
+			continue
 		default:
+		}
+
+		if len(batch) >= p.size || p.patience == 0 {
 			return batch
 		}
+
+		timer := time.NewTimer(p.patience)
+
+		for len(batch) < p.size {
+			select {
+			case msg, ok := <-s.arrivals:
+				if !add(msg, ok) {
+					timer.Stop()
+
+					return batch
+				}
+
+				continue
+			case <-timer.C:
+			}
+
+			break
+		}
+
+		timer.Stop()
+
+		return batch
 	}
 }
 

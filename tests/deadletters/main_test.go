@@ -1,0 +1,76 @@
+// Package deadletters_test shows what same-transaction mode does with messages that keep failing, with WithMaxAttempts and
+// without: when a failure counts, what is kept, and how a dead letter comes back or goes for good. Handlers run in a real
+// router, on a Pub/Sub in memory that delivers a nacked message again at once, and on RabbitMQ, Kafka and NATS, where some of
+// them kill their process.
+package deadletters_test
+
+import (
+	"errors"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/modes/process"
+	"github.com/watermill-inbox/inbox/tests/servers"
+	"github.com/watermill-inbox/inbox/tests/testdb"
+)
+
+func TestMain(m *testing.M) {
+	process.Main(childVariable, childSpec.run)
+
+	// The goroutine that starts children lives as long as the process: have it there before looking for leaks.
+	cmd := exec.Command("true")
+	if err := errors.Join(servers.StartTied(cmd, syscall.SIGKILL), cmd.Wait()); err != nil {
+		panic(err)
+	}
+
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreCurrent(),
+		// Updates sarama's metrics for as long as the process lives.
+		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
+	)
+}
+
+// forEachEngine runs a behaviour on a database of its own on every engine, with an effects table.
+func forEachEngine(t *testing.T, sentence string, fn func(t *testing.T, db *testdb.DB)) {
+	t.Helper()
+	forEach(t, testdb.All, sentence, fn)
+}
+
+func forEach(t *testing.T, engines []testdb.Engine, sentence string, fn func(t *testing.T, db *testdb.DB)) {
+	t.Helper()
+	t.Run(sentence, func(t *testing.T) {
+		t.Parallel()
+
+		for _, engine := range engines {
+			t.Run(engine.Name, func(t *testing.T) {
+				t.Parallel()
+
+				db := testdb.Open(t, engine)
+				db.SetMaxOpenConns(6) // many tests at once share the server
+				db.EffectsTable(t)
+				fn(t, db)
+			})
+		}
+	})
+}
+
+// n is how often a message may fail.
+const n = 3
+
+// both runs a behaviour with failures counted afterwards, and beforehand.
+func both(
+	t *testing.T, sentence string, fn func(t *testing.T, db *testdb.DB, opts ...inbox.Option), opts ...inbox.Option,
+) {
+	t.Helper()
+
+	opts = append(opts, inbox.WithMaxAttempts(n))
+	forEachEngine(t, sentence, func(t *testing.T, db *testdb.DB) { fn(t, db, slices.Clone(opts)...) })
+	forEachEngine(t, sentence+", with a crash guard", func(t *testing.T, db *testdb.DB) {
+		fn(t, db, append(slices.Clone(opts), inbox.WithCrashGuard())...)
+	})
+}

@@ -1,0 +1,57 @@
+// Package modes_test shows that a handler does not know its mode, and that a service can be moved from same-transaction mode
+// to store-then-process and back, at once or machine by machine, with messages in flight: every effect happens once, every
+// output is published under one UUID, and nothing stays behind. Services run in real routers, on a Pub/Sub in memory and every
+// engine, and in processes that are killed on RabbitMQ, Kafka and NATS.
+package modes_test
+
+import (
+	"errors"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-inbox/inbox/tests/modes/process"
+	"github.com/watermill-inbox/inbox/tests/servers"
+	"github.com/watermill-inbox/inbox/tests/testdb"
+)
+
+func TestMain(m *testing.M) {
+	process.Main(childVariable, childSpec.run)
+
+	// The goroutine that starts children lives as long as the process: have it there before looking for leaks.
+	cmd := exec.Command("true")
+	if err := errors.Join(servers.StartTied(cmd, syscall.SIGKILL), cmd.Wait()); err != nil {
+		panic(err)
+	}
+
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreCurrent(),
+		// Updates sarama's metrics for as long as the process lives.
+		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
+	)
+}
+
+// forEachEngine runs a behaviour on a database of its own on every engine, with an effects table.
+func forEachEngine(t *testing.T, sentence string, fn func(t *testing.T, db *testdb.DB)) {
+	t.Helper()
+	t.Run(sentence, func(t *testing.T) {
+		t.Parallel()
+
+		for _, engine := range testdb.All {
+			t.Run(engine.Name, func(t *testing.T) {
+				t.Parallel()
+
+				db := testdb.Open(t, engine)
+				db.SetMaxOpenConns(poolSize)
+				db.EffectsTable(t)
+				db.New(t)
+				fn(t, db)
+			})
+		}
+	})
+}
+
+// poolSize keeps many tests at once within the server's connections.
+const poolSize = 6

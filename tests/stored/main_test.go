@@ -1,0 +1,54 @@
+// Package stored_test shows, on every engine and driver, what a user of store-then-process may rely on. It uses the exported
+// API, and looks into the tables where the API cannot tell: who has a lease, when a message is due.
+package stored_test
+
+import (
+	"errors"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-inbox/inbox/tests/servers"
+	"github.com/watermill-inbox/inbox/tests/testdb"
+)
+
+func TestMain(m *testing.M) {
+	// The goroutine that starts servers lives as long as the process: have it there before looking for leaks.
+	cmd := exec.Command("true")
+	if err := errors.Join(servers.StartTied(cmd, syscall.SIGKILL), cmd.Wait()); err != nil {
+		panic(err)
+	}
+
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
+}
+
+// forEachEngine runs a behaviour on a database of its own on every engine, with an effects table.
+func forEachEngine(t *testing.T, sentence string, fn func(t *testing.T, db *testdb.DB)) {
+	t.Helper()
+	forEach(t, testdb.All, sentence, fn)
+}
+
+// forSQLite is for behaviours that no database has a part in.
+func forSQLite(t *testing.T, sentence string, fn func(t *testing.T, db *testdb.DB)) {
+	t.Helper()
+	forEach(t, []testdb.Engine{testdb.SQLite}, sentence, fn)
+}
+
+func forEach(t *testing.T, engines []testdb.Engine, sentence string, fn func(t *testing.T, db *testdb.DB)) {
+	t.Helper()
+	t.Run(sentence, func(t *testing.T) {
+		t.Parallel()
+
+		for _, engine := range engines {
+			t.Run(engine.Name, func(t *testing.T) {
+				t.Parallel()
+
+				db := testdb.Open(t, engine)
+				db.EffectsTable(t)
+				fn(t, db)
+			})
+		}
+	})
+}
