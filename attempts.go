@@ -3,8 +3,11 @@ package inbox
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -16,8 +19,8 @@ import (
 //
 // As an option of [New] it is about same-transaction mode, where it is off by default: a failing message is nacked for ever,
 // or until a PoisonQueue outside of the inbox takes it. With it, failures of handlers are counted in a transaction of
-// their own, and events that do not fail cost nothing. Failures of the database or while the message's context is
-// cancelled do not count. It is also the default of subscribers.
+// their own, and events that do not fail cost nothing. What fails because of the database, or while the message's
+// context is cancelled, does not count. It is also the default of subscribers.
 //
 // As an option of [Inbox.Subscriber] it counts how often a message was leased, so that one that kills the process is
 // counted, too. Default 20.
@@ -69,6 +72,7 @@ type count struct {
 	inbox    *Inbox
 	attempts int  // as counted beforehand by WithCrashGuard, 0 when it counted nothing
 	began    bool // the handler was called
+	ended    bool // and returned nil
 	kept     bool // what was counted beforehand is right, or gone
 	dead     bool
 	last     int // attempts when the last one failed
@@ -98,11 +102,13 @@ func (ib *Inbox) startCounting(t task) (*count, error) {
 
 func (c *count) counts() bool { return c.inbox.maxAttempts > 0 && c.delivery == nil }
 
-func (c *count) started() { c.began = true }
+func (c *count) started() { c.began, c.ended = true, false }
+
+func (c *count) returned() { c.ended = true }
 
 // isLast counts a failure, if it was the handler's, and reports whether it was the last one that is allowed.
-func (c *count) isLast() bool {
-	if !c.counts() || !c.began || c.msg.Context().Err() != nil {
+func (c *count) isLast(err error) bool {
+	if !c.counts() || !c.isHandlers(err) {
 		return false
 	}
 
@@ -121,6 +127,25 @@ func (c *count) isLast() bool {
 	c.inbox.failing.add(c.key)
 
 	return c.last >= c.inbox.maxAttempts
+}
+
+// isHandlers tells a handler's failures from those of the database and of a shutdown.
+func (c *count) isHandlers(err error) bool {
+	engine := c.inbox.engine
+
+	switch {
+	case !c.began, c.msg.Context().Err() != nil, engine.isTransient(err):
+		return false
+	default:
+		return !c.ended || !isConnectionLost(err) && !engine.isOutage(err)
+	}
+}
+
+func isConnectionLost(err error) bool {
+	var network net.Error
+
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network)
 }
 
 func (c *count) add(query string) (attempts int, err error) {

@@ -80,6 +80,8 @@ type engine interface {
 	// isTransient reports a serialization failure, a deadlock or a busy database: the transaction is gone and may
 	// succeed when it is run again.
 	isTransient(err error) bool
+	// isOutage reports that the server could not do its work, for reasons that lie outside of the statement.
+	isOutage(err error) bool
 	// isLockTimeout reports that a statement gave up waiting for a lock.
 	isLockTimeout(err error) bool
 	// isMissingTable reports that a statement failed because a table or column of t is not there.
@@ -134,7 +136,7 @@ type queries struct {
 	lockLanes     string   // list of lock; "" where nothing needs locking
 	promote       string   // list of lane; makes the first message of each due where none is
 	parkActive    string   // list of lane; the reverse, where no lease is in the way
-	takeMessage   string   // key; has nobody lease the message of an unfinished event, unless it is leased, locked, dead or in a lane
+	takeMessage   string   // key; has nobody lease the message of an unfinished event, if it is due, not locked and in no lane
 	takeEvent     string   // key, whether its message was taken; marks an unfinished event processed, if there is no other message
 	forgetMessage string   // key; returns its lane
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 )
 
@@ -108,8 +109,7 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 			WHERE p.lane = l.lane AND p.due_at IS NOT NULL AND p.owner IS NULL`),
 		takeMessage: fill(`UPDATE {payloads} SET owner = NULL, due_at = now() WHERE key = (
 				SELECT p.key FROM {payloads} AS p JOIN {ledger} AS l ON l.key = p.key
-				WHERE p.key = $1 AND l.processed_at IS NULL AND p.dead_at IS NULL AND p.lane IS NULL
-				AND (p.owner IS NULL OR p.due_at <= now()) FOR UPDATE OF p SKIP LOCKED)`),
+				WHERE p.key = $1 AND l.processed_at IS NULL AND p.lane IS NULL AND p.due_at <= now() FOR UPDATE OF p SKIP LOCKED)`),
 		takeEvent: fill(`UPDATE {ledger} SET processed_at = now() WHERE key = $1 AND processed_at IS NULL
 			AND ($2::boolean OR NOT EXISTS (SELECT FROM {payloads} WHERE key = $1))`),
 		forgetMessage: fill(`DELETE FROM {payloads} WHERE key = $1 RETURNING COALESCE(lane::text, '')`),
@@ -320,6 +320,14 @@ func (postgres) isTransient(err error) bool {
 	state := sqlState(err)
 
 	return state == postgresSerializationFailure || state == postgresDeadlockDetected
+}
+
+// isOutage goes by the class of the SQLSTATE: connection exception, insufficient resources, operator intervention (as at a
+// shutdown), system error.
+func (postgres) isOutage(err error) bool {
+	state := sqlState(err)
+
+	return len(state) == 5 && slices.Contains([]string{"08", "53", "57", "58"}, state[:2])
 }
 
 func (postgres) isLockTimeout(err error) bool {

@@ -84,7 +84,7 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 		parkActive: fill(`UPDATE {payloads} SET due_at = NULL WHERE due_at IS NOT NULL AND owner IS NULL
 			AND lane IN (SELECT CAST({0} AS INTEGER) FROM json_each(?1) AS r)`),
 		takeMessage: fill(`UPDATE {payloads} SET owner = NULL, due_at = {now}
-			WHERE key = ?1 AND dead_at IS NULL AND lane IS NULL AND (owner IS NULL OR due_at <= {now})
+			WHERE key = ?1 AND lane IS NULL AND due_at <= {now}
 			AND EXISTS (SELECT 1 FROM {ledger} AS l WHERE l.key = ?1 AND l.processed_at IS NULL)`),
 		takeEvent: fill(`UPDATE {ledger} SET processed_at = {stamp} WHERE key = ?1 AND processed_at IS NULL
 			AND (?2 OR NOT EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1))`),
@@ -247,9 +247,12 @@ func (sqlite) setBusyTimeout(ctx context.Context, tx *sql.Tx, d time.Duration) e
 
 // Primary result codes, https://www.sqlite.org/rescode.html.
 const (
-	sqliteGeneric = 1
-	sqliteBusy    = 5
-	sqliteLocked  = 6
+	sqliteGeneric    = 1
+	sqliteBusy       = 5
+	sqliteLocked     = 6
+	sqliteIOError    = 10
+	sqliteFull       = 13
+	sqliteCannotOpen = 14
 )
 
 // sqliteCode returns the primary result code, which is the low byte of an extended one, or 0.
@@ -266,6 +269,12 @@ func (sqlite) isTransient(err error) bool {
 	code := sqliteCode(err)
 
 	return code == sqliteBusy || code == sqliteLocked
+}
+
+func (sqlite) isOutage(err error) bool {
+	code := sqliteCode(err)
+
+	return code == sqliteIOError || code == sqliteFull || code == sqliteCannotOpen
 }
 
 func (e sqlite) isLockTimeout(err error) bool { return e.isTransient(err) }

@@ -73,7 +73,7 @@ func (ib *Inbox) handleEvent(t task, h message.HandlerFunc) (outputs []*message.
 
 		ib.gaveUp(t, errPanicked)
 
-		if c.isLast() {
+		if c.isLast(errPanicked) {
 			err = c.bury(fmt.Errorf("%w: %v", errPanicked, recover()))
 		}
 	}()
@@ -93,7 +93,7 @@ func (ib *Inbox) handleEvent(t task, h message.HandlerFunc) (outputs []*message.
 
 	ib.gaveUp(t, err)
 
-	if c.isLast() {
+	if c.isLast(err) {
 		return nil, c.bury(err)
 	}
 
@@ -150,6 +150,7 @@ func (ib *Inbox) attempt(t task, c *count, h message.HandlerFunc) ([]*message.Me
 		return nil, err
 	}
 
+	c.returned()
 	ib.warnOfEarlyAck(s)
 
 	outputs, err = ib.keepOutputs(ctx, s, outputs)
