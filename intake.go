@@ -35,6 +35,16 @@ func (s *subscription) take(messages <-chan *message.Message) {
 	}
 }
 
+// storers is how many transactions store at a time: while one waits for the disk, the other works. What has to stay in
+// order goes through one.
+func (s *subscription) storers() int {
+	if s.set.orderingKey != nil {
+		return 1
+	}
+
+	return 2
+}
+
 // storeAll stores what arrives until the intake has ended.
 func (s *subscription) storeAll() {
 	var (

@@ -100,10 +100,6 @@ func (r *repository) promote(ctx context.Context, tx *sql.Tx, lanes column) erro
 		return nil
 	}
 
-	if err := r.engine.planAfresh(ctx, tx); err != nil {
-		return err
-	}
-
 	_, err := r.batchStmts.exec(ctx, tx, r.queries.promote, r.engine.listArgs(lanes)...)
 
 	return err

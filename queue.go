@@ -135,7 +135,7 @@ func (r *repository) store(
 		fates = make([]stored, len(arrivals))
 
 		lanes := lanesOf(arrivals, func(a arrival) lane { return a.lane })
-		if err := r.lockLanes(ctx, tx, lanes); err != nil {
+		if err := errors.Join(r.engine.planAfresh(ctx, tx), r.lockLanes(ctx, tx, lanes)); err != nil {
 			return err
 		}
 

@@ -121,7 +121,10 @@ func (s *subscription) run() {
 
 	settled := make(chan struct{})
 
-	storing.Go(s.storeAll)
+	for range s.storers() {
+		storing.Go(s.storeAll)
+	}
+
 	claims.Go(func() { s.claimAll(claiming) })
 	handOut.Go(s.handOutAll)
 	leases.Go(func() { s.keepLeases(settled) })
