@@ -110,7 +110,7 @@ func (ib *Inbox) decideDead(
 func (r *repository) requeue(ctx context.Context, tx *sql.Tx, keys column) (map[Key]bool, error) {
 	list := r.engine.listArgs(keys)
 
-	if err := r.engine.planAfresh(ctx, tx); err != nil {
+	if err := r.engine.planLookups(ctx, tx); err != nil {
 		return nil, err
 	}
 

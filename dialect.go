@@ -67,8 +67,8 @@ type engine interface {
 	isolation() sql.IsolationLevel
 	// beforeBatch is called first in each transaction of the inbox's own.
 	beforeBatch(ctx context.Context, tx *sql.Tx) error
-	// planAfresh has the statements that follow planned for the tables as they are now.
-	planAfresh(ctx context.Context, tx *sql.Tx) error
+	// planLookups has the statements that follow find their rows by index, whatever the statistics say.
+	planLookups(ctx context.Context, tx *sql.Tx) error
 	// limitLockWait is called right before a claim and its result right after, for an engine whose claim statement
 	// does not bound its wait by itself.
 	limitLockWait(ctx context.Context, tx *sql.Tx, d time.Duration) (restore func() error, err error)

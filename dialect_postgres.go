@@ -45,7 +45,7 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 			ON CONFLICT (key) DO NOTHING RETURNING key`),
 		strays: fill(`SELECT l.key FROM unnest($1::uuid[]) AS r (key) JOIN {ledger} AS l ON l.key = r.key
 			WHERE NOT EXISTS (SELECT FROM {payloads} AS p WHERE p.key = l.key)
-			AND (l.processed_at IS NULL OR EXISTS (SELECT FROM {outputs} AS o WHERE o.key = l.key))`),
+			AND (l.processed_at IS NULL OR (SELECT true FROM {outputs} AS o WHERE o.key = l.key))`),
 		storeMessages: fill(`INSERT INTO {payloads} (key, queue, lane, due_at, owner, lease, attempts, message)
 			SELECT r.key, $1::uuid, NULLIF(r.lane, '')::bigint,
 				CASE r.state WHEN 'leased' THEN now() + $3::bigint * interval '1 ms' WHEN 'due' THEN now() END,
@@ -53,7 +53,8 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				CASE r.state WHEN 'leased' THEN 1 ELSE 0 END, decode(r.message, 'hex')
 			FROM unnest($5::uuid[], $6::text[], $7::text[], $8::text[]) WITH ORDINALITY AS r (key, lane, state, message, n)
 			ORDER BY r.n ON CONFLICT (key) DO NOTHING`),
-		// MATERIALIZED, because a subquery that a join runs twice locks twice as many.
+		// MATERIALIZED, because a subquery that a join runs twice locks twice as many. And no EXISTS beside a FROM clause,
+		// here and below, because it may be answered by hashing the whole table.
 		lease: fill(`WITH due AS MATERIALIZED (
 				SELECT key FROM {payloads} WHERE queue = $1 AND due_at <= now()
 				ORDER BY due_at, seq LIMIT $5 FOR UPDATE SKIP LOCKED
@@ -62,8 +63,8 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				due_at = now() + $3::bigint * interval '1 ms'
 			FROM due WHERE p.key = due.key
 			RETURNING p.key, p.seq, p.attempts, COALESCE(p.lane::text, ''), p.message,
-				EXISTS (SELECT FROM {ledger} AS l WHERE l.key = p.key AND l.processed_at IS NOT NULL),
-				EXISTS (SELECT FROM {outputs} AS o WHERE o.key = p.key)`),
+				COALESCE((SELECT l.processed_at IS NOT NULL FROM {ledger} AS l WHERE l.key = p.key), false),
+				COALESCE((SELECT true FROM {outputs} AS o WHERE o.key = p.key), false)`),
 		// What is locked is in the hands of a transaction of its owner's, and nobody else can lease it meanwhile.
 		renew: fill(`WITH mine AS MATERIALIZED (
 				SELECT p.key FROM unnest($3::uuid[], $4::bigint[]) AS f (key, lease)
@@ -95,7 +96,7 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				dead_at = CASE WHEN f.fate IN ('dead', 'out') THEN now() END,
 				last_error = COALESCE(NULLIF(f.error, ''), p.last_error)
 			FROM (SELECT r.key, r.lease, r.delay, r.error,
-					CASE WHEN EXISTS (SELECT FROM {ledger} AS l WHERE l.key = r.key AND l.processed_at IS NOT NULL)
+					CASE WHEN (SELECT l.processed_at IS NOT NULL FROM {ledger} AS l WHERE l.key = r.key)
 						THEN 'retry' ELSE r.fate END AS fate
 				FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::text[]) AS r (key, lease, fate, delay, error)) AS f
 			WHERE p.key = f.key AND p.owner = $1 AND p.lease = f.lease RETURNING p.key`),
@@ -230,10 +231,13 @@ func (postgres) isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
 
 func (postgres) beforeBatch(context.Context, *sql.Tx) error { return nil }
 
-// planAfresh, because a plan of a prepared statement that was made when the tables were empty would be kept while a backlog
-// grows, and read it from end to end each time.
-func (postgres) planAfresh(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, `SET LOCAL plan_cache_mode = force_custom_plan`)
+// planLookups leaves the planner nothing but index lookups, one for each item of a list, and the order of an index. It goes
+// by statistics otherwise, which a queue outruns: what was planned for a table that was empty, or had few messages due,
+// would read or sort a whole backlog each time.
+func (postgres) planLookups(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+		set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
+		set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`)
 
 	return err
 }

@@ -202,8 +202,8 @@ func (e sqlite) beforeBatch(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// planAfresh has nothing to do: SQLite makes no plans by the size of a table that was not analyzed.
-func (sqlite) planAfresh(context.Context, *sql.Tx) error { return nil }
+// planLookups has nothing to do: SQLite makes no plans by the size of a table that was not analyzed.
+func (sqlite) planLookups(context.Context, *sql.Tx) error { return nil }
 
 // defaultBusyTimeout is what mattn/go-sqlite3 and Python's sqlite3 module use as well.
 const defaultBusyTimeout = 5 * time.Second

@@ -135,7 +135,7 @@ func (r *repository) store(
 		fates = make([]stored, len(arrivals))
 
 		lanes := lanesOf(arrivals, func(a arrival) lane { return a.lane })
-		if err := errors.Join(r.engine.planAfresh(ctx, tx), r.lockLanes(ctx, tx, lanes)); err != nil {
+		if err := errors.Join(r.engine.planLookups(ctx, tx), r.lockLanes(ctx, tx, lanes)); err != nil {
 			return err
 		}
 
@@ -207,7 +207,7 @@ func (r *repository) lease(ctx context.Context, queue Key, t term, limit int) (c
 	err = r.inBatch(ctx, func(tx *sql.Tx) error {
 		claimed = nil
 
-		if err := r.engine.planAfresh(ctx, tx); err != nil {
+		if err := r.engine.planLookups(ctx, tx); err != nil {
 			return err
 		}
 
@@ -247,7 +247,7 @@ func (r *repository) renew(ctx context.Context, owner Key, lease time.Duration, 
 	list := r.engine.listArgs(fenceColumns(fences)...)
 
 	err = r.inBatch(ctx, func(tx *sql.Tx) error {
-		if err := r.engine.planAfresh(ctx, tx); err != nil {
+		if err := r.engine.planLookups(ctx, tx); err != nil {
 			return err
 		}
 
@@ -292,7 +292,7 @@ func (r *repository) settle(ctx context.Context, owner Key, verdicts []verdict) 
 	err = r.inBatch(ctx, func(tx *sql.Tx) error {
 		settled = make(map[Key]bool, len(verdicts))
 
-		if err := errors.Join(r.engine.planAfresh(ctx, tx), r.lockLanes(ctx, tx, lanes)); err != nil {
+		if err := errors.Join(r.engine.planLookups(ctx, tx), r.lockLanes(ctx, tx, lanes)); err != nil {
 			return err
 		}
 
