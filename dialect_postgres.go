@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -194,7 +195,12 @@ func (postgres) listArgs(columns ...column) []any {
 	args := make([]any, len(columns))
 
 	for i, values := range columns {
-		b := []byte{'{'}
+		size := len("{}")
+		for _, value := range values {
+			size += len(value) + len(`"",`)
+		}
+
+		b := append(make([]byte, 0, size), '{')
 
 		for j, value := range values {
 			if j > 0 {
@@ -214,15 +220,15 @@ func (postgres) listArgs(columns ...column) []any {
 func appendArrayElement(b []byte, value string) []byte {
 	b = append(b, '"')
 
-	for i := range len(value) {
-		if c := value[i]; c == '"' || c == '\\' {
-			b = append(b, '\\')
+	for {
+		i := strings.IndexAny(value, `"\`)
+		if i < 0 {
+			return append(append(b, value...), '"')
 		}
 
-		b = append(b, value[i])
+		b = append(append(b, value[:i]...), '\\', value[i])
+		value = value[i+1:]
 	}
-
-	return append(b, '"')
 }
 
 func (postgres) oneWriter() bool { return false }
