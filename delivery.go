@@ -28,6 +28,7 @@ type delivery struct {
 	running   *scope // of an InTx or of the middleware
 	committed bool   // the event is processed
 	outputs   bool   // and has outputs that are not published yet
+	returned  bool   // which the middleware returned, for the router to publish before it acks
 	skipped   bool   // with ErrSkip
 	reported  bool   // the Failed hook was called
 	err       error  // the last one that the inbox saw
@@ -56,6 +57,7 @@ func (s *subscription) deliver(l leased, ev Event, msg *message.Message, start t
 		event:        ev,
 		msg:          msg,
 		processed:    l.processed,
+		outputs:      l.outputs,
 		leaseEnd:     start.Add(s.set.lease),
 	}
 
@@ -144,7 +146,9 @@ func (d *delivery) tryInTx(parent context.Context, fn func(tx *sql.Tx) error) er
 	}
 
 	if !fresh {
-		d.commit(false)
+		d.mu.Lock()
+		d.committed = true
+		d.mu.Unlock()
 
 		return nil
 	}
@@ -219,7 +223,8 @@ func (ib *Inbox) identifyDelivered(msg *message.Message, d *delivery) (Event, er
 
 // The methods below do nothing for a message that was not stored.
 
-// commit notes that the event is processed, by a transaction that is committed.
+// commit notes that the event is processed, by a transaction that is committed, and whether the router has outputs to
+// publish.
 func (d *delivery) commit(outputs bool) {
 	if d == nil {
 		return
@@ -228,7 +233,7 @@ func (d *delivery) commit(outputs bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	d.committed, d.outputs = true, outputs
+	d.committed, d.outputs, d.returned = true, outputs, outputs
 }
 
 // skip notes that the handler returned ErrSkip.

@@ -100,7 +100,7 @@ type engine interface {
 // batch returns the statements that run often, outside of handlers' transactions.
 func (q *queries) batch() []string {
 	statements := append([]string{
-		q.storeEvents, q.strays, q.storeMessages, q.lease, q.renew, q.held, q.release, q.promote,
+		q.storeEvents, q.strays, q.storeMessages, q.lease, q.renew, q.held, q.published, q.release, q.promote,
 	}, q.finish...)
 	if q.lockLanes != "" {
 		statements = append(statements, q.lockLanes)
@@ -132,6 +132,7 @@ type queries struct {
 	hold          string   // key, owner, lease; marks the event processed and locks its message while the lease is the owner's
 	stillHeld     string   // key, owner, lease
 	finish        []string // owner, list of key, lease; the first returns keys that were finished, the others follow it
+	published     string   // list of key; removes outputs
 	release       string   // owner, list of key, lease, fate, delay, error; returns keys that were released
 	lockLanes     string   // list of lock; "" where nothing needs locking
 	promote       string   // list of lane; makes the first message of each due where none is

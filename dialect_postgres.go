@@ -84,12 +84,11 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 		finish: []string{fill(`WITH gone AS (
 				DELETE FROM {payloads} AS p USING unnest($2::uuid[], $3::bigint[]) AS f (key, lease)
 				WHERE p.key = f.key AND p.owner = $1 AND p.lease = f.lease RETURNING p.key
-			), published AS (
-				DELETE FROM {outputs} AS o USING gone WHERE o.key = gone.key
 			), processed AS (
 				UPDATE {ledger} AS l SET processed_at = now() FROM gone WHERE l.key = gone.key AND l.processed_at IS NULL
 			)
 			SELECT key FROM gone`)},
+		published: fill(`DELETE FROM {outputs} AS o USING unnest($1::uuid[]) AS r (key) WHERE o.key = r.key`),
 		release: fill(`UPDATE {payloads} AS p SET owner = NULL,
 				attempts = p.attempts - CASE WHEN f.fate IN ('back', 'out') THEN 1 ELSE 0 END,
 				due_at = CASE f.fate WHEN 'retry' THEN now() + f.delay * interval '1 ms'

@@ -62,12 +62,11 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 		finish: []string{
 			fill(`DELETE FROM {payloads} WHERE seq IN (SELECT p.seq FROM json_each(?2) AS r JOIN {payloads} AS p
 				ON p.key = unhex({0}) AND p.owner = ?1 AND p.lease = CAST({1} AS INTEGER)) RETURNING key`),
-			fill(`DELETE FROM {outputs} WHERE key IN (SELECT unhex({0}) FROM json_each(?2) AS r WHERE ?1 IS NOT NULL)
-				AND NOT EXISTS (SELECT 1 FROM {payloads} AS p WHERE p.key = {outputs_name}.key)`),
 			fill(`UPDATE {ledger} SET processed_at = {stamp}
 				WHERE key IN (SELECT unhex({0}) FROM json_each(?2) AS r WHERE ?1 IS NOT NULL) AND processed_at IS NULL
 				AND NOT EXISTS (SELECT 1 FROM {payloads} AS p WHERE p.key = {ledger_name}.key)`),
 		},
+		published: fill(`DELETE FROM {outputs} WHERE key IN (SELECT unhex({0}) FROM json_each(?1) AS r)`),
 		release: fill(`UPDATE {payloads} AS p SET owner = NULL,
 				attempts = p.attempts - CASE WHEN {2} IN ('back', 'out') THEN 1 ELSE 0 END,
 				due_at = CASE {2} WHEN 'retry' THEN {now} + CAST({3} AS INTEGER)

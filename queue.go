@@ -80,6 +80,8 @@ type verdict struct {
 	fate  fate
 	delay time.Duration
 	err   string
+
+	published bool // the outputs of the event, which are not needed any more
 }
 
 // inBatch runs statements that work on stored messages, in a short transaction of their own.
@@ -301,6 +303,10 @@ func (r *repository) settle(ctx context.Context, owner Key, verdicts []verdict) 
 			if err := r.follow(ctx, tx, settled, r.queries.finish, args...); err != nil {
 				return err
 			}
+
+			if err := r.forgetPublished(ctx, tx, verdicts, settled); err != nil {
+				return err
+			}
 		}
 
 		if len(others) > 0 {
@@ -315,6 +321,24 @@ func (r *repository) settle(ctx context.Context, owner Key, verdicts []verdict) 
 	})
 
 	return settled, err
+}
+
+func (r *repository) forgetPublished(ctx context.Context, tx *sql.Tx, verdicts []verdict, settled map[Key]bool) error {
+	var keys column
+
+	for _, v := range verdicts {
+		if v.published && settled[v.key] {
+			keys = append(keys, v.key.hex())
+		}
+	}
+
+	if len(keys) == 0 {
+		return nil
+	}
+
+	_, err := r.batchStmts.exec(ctx, tx, r.queries.published, r.engine.listArgs(keys)...)
+
+	return err
 }
 
 // hold marks the event of a leased message processed, for the transaction to commit with what the handler writes, and keeps

@@ -20,6 +20,7 @@ func (s *subscription) decide(d *delivery, f fate) {
 	d.mu.Lock()
 	err := d.err
 	reported := d.reported || d.committed || d.lost
+	v.published = f == fateDone && d.returned
 	d.mu.Unlock()
 
 	if err == nil {

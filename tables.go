@@ -101,7 +101,6 @@ func (t tables) fill(statement string) string {
 		"{payloads}", t.payloads.String(),
 		"{failures}", t.failures.String(),
 		"{ledger_name}", quote(t.ledger.name),
-		"{outputs_name}", quote(t.outputs.name),
 		"{payloads_name}", quote(t.payloads.name),
 	).Replace(statement)
 }

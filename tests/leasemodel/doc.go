@@ -29,7 +29,7 @@
 //	store.go     storing, and the ack after it             intake.go
 //	handout.go   claiming, giving back, renewing           handout.go, lease.go
 //	finish.go    Ack, Nack, death, InTx and the middleware settle.go, delivery.go
-//	lane.go      whose turn it is, requeueing, discarding  queue.go, deadletters.go
+//	lane.go      whose turn it is, requeueing, discarding  lanes.go, deadletters.go
 //	sametx.go    taking over in same-transaction mode      middleware.go
 //
 // Whoever changes a rule there changes it here first.

@@ -50,7 +50,7 @@ type row struct {
 	dead     bool
 	due      due
 	attempts uint8
-	leases   uint8 // how often it was claimed; unlike attempts this never goes down
+	leases   uint8 // how often it was claimed, which never goes down; the code has owners number their leases
 	owner    uint8 // 0 is nobody; w+1 is worker w, even after a restart, which is harder than reality
 	seq      uint8
 }
