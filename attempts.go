@@ -134,18 +134,18 @@ func (c *count) isHandlers(err error) bool {
 	engine := c.inbox.engine
 
 	switch {
-	case !c.began, c.msg.Context().Err() != nil, engine.isTransient(err):
+	case !c.began, c.msg.Context().Err() != nil, engine.isTransient(err), engine.isOutage(err), errors.Is(err, driver.ErrBadConn):
 		return false
 	default:
-		return !c.ended || !isConnectionLost(err) && !engine.isOutage(err)
+		return !c.ended || !isConnectionLost(err)
 	}
 }
 
 func isConnectionLost(err error) bool {
 	var network net.Error
 
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network)
+	return errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.As(err, &network)
 }
 
 func (c *count) add(query string) (attempts int, err error) {

@@ -114,7 +114,7 @@ func (r *repository) requeue(ctx context.Context, tx *sql.Tx, keys column) (map[
 		return nil, err
 	}
 
-	lanes, err := r.texts(ctx, tx, r.queries.lanesOfDead, list...)
+	lanes, err := r.texts(ctx, tx, r.queries.lanesOf, list...)
 	if err != nil {
 		return nil, err
 	}

@@ -19,19 +19,22 @@ type delivery struct {
 	attempts  int // this one included
 	event     Event
 	msg       *message.Message
-	processed bool // when it was leased: only its outputs are still to be published
+	processed bool            // when it was leased: only its outputs are still to be published
+	ctx       context.Context // of the message as it is handed out
 	cancel    context.CancelCauseFunc
 
 	mu        sync.Mutex
 	leaseEnd  time.Time // by the clock of this process, which is not later than by the database's
 	lost      bool
-	running   *scope // of an InTx or of the middleware
-	committed bool   // the event is processed
-	outputs   bool   // and has outputs that are not published yet
-	returned  bool   // which the middleware returned, for the router to publish before it acks
-	skipped   bool   // with ErrSkip
-	reported  bool   // the Failed hook was called
-	err       error  // the last one that the inbox saw
+	decided   bool          // a verdict is on its way
+	running   *scope        // of an InTx or of the middleware
+	idle      chan struct{} // closed when that has ended, nil when there is none
+	committed bool          // the event is processed
+	outputs   bool          // and has outputs that are not published yet
+	returned  bool          // which the middleware returned, for the router to publish before it acks
+	skipped   bool          // with ErrSkip
+	reported  bool          // the Failed hook was called
+	err       error         // the last one that the inbox saw
 }
 
 type deliveryKey struct{}
@@ -63,7 +66,8 @@ func (s *subscription) deliver(l leased, ev Event, msg *message.Message, start t
 
 	ctx, cancel := context.WithCancelCause(s.messages)
 	d.cancel = cancel
-	msg.SetContext(context.WithValue(ctx, deliveryKey{}, d))
+	d.ctx = context.WithValue(ctx, deliveryKey{}, d)
+	msg.SetContext(d.ctx)
 
 	return d
 }
@@ -82,9 +86,36 @@ func (d *delivery) watch() {
 		return
 	}
 
+	d.reader.took() // a sign of life
+
+	if !d.awaitTransaction() {
+		d.drop(d)
+
+		return
+	}
+
 	ending := d.messages.Err() != nil // before the handler had answered
 	d.cancel(errSettled)
 	d.decide(d, d.answer(acked, ending))
+}
+
+// awaitTransaction waits for the transaction of a handler that acks or nacks by itself before it is done: it holds the
+// message, and all verdicts would have to wait for it. It reports false when it waited for too long.
+func (d *delivery) awaitTransaction() bool {
+	d.mu.Lock()
+	idle := d.idle
+	d.mu.Unlock()
+
+	if idle == nil {
+		return true
+	}
+
+	select {
+	case <-idle:
+		return true
+	case <-d.abandoned:
+		return false
+	}
 }
 
 // answer is the fate that follows from an ack or nack.
@@ -187,6 +218,14 @@ func (d *delivery) runs(s *scope) {
 	defer d.mu.Unlock()
 
 	d.running = s
+
+	switch {
+	case s != nil:
+		d.idle = make(chan struct{})
+	case d.idle != nil:
+		close(d.idle)
+		d.idle = nil
+	}
 }
 
 // scope returns that of the transaction which is running, or nil.

@@ -130,7 +130,7 @@ type queries struct {
 	renew         string   // owner, duration, list of key, lease; returns keys that were renewed
 	held          string   // owner, list of key, lease; returns keys that are leased by the owner, expired or not
 	hold          string   // key, owner, lease; marks the event processed and locks its message while the lease is the owner's
-	stillHeld     string   // key, owner, lease
+	stillHeld     string   // key, owner, lease; whether it is, and its event is processed
 	finish        []string // owner, list of key, lease; the first returns keys that were finished, the others follow it
 	published     string   // list of key; removes outputs
 	release       string   // owner, list of key, lease, fate, delay, error; returns keys that were released
@@ -139,7 +139,7 @@ type queries struct {
 	parkActive    string   // list of lane; the reverse, where no lease is in the way
 	takeMessage   string   // key; has nobody lease the message of an unfinished event, if it is due, not locked and in no lane
 	takeEvent     string   // key, whether its message was taken; marks an unfinished event processed, if there is no other message
-	forgetMessage string   // key; returns its lane
+	forgetMessage string   // key
 
 	// Failures in same-transaction mode, and dead letters.
 	countFailure  string   // key; returns the attempts that failed, this one included
@@ -150,7 +150,7 @@ type queries struct {
 	buryEvent     string   // key, consumer, source, event id, event type
 	buryMessage   string   // key, queue, attempts, error, message; writes only when the event is not processed, nor dead, nor leased
 	isDead        string   // key
-	lanesOfDead   string   // list of key; returns lanes
+	lanesOf       string   // list of key; returns lanes
 	requeue       string   // list of key; returns keys
 	discard       []string // list of key; the first returns keys, the others follow it
 	listDead      string   // limit; returns entries, see repository.entries

@@ -80,7 +80,8 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				SELECT key FROM {payloads} WHERE key = $1 AND owner = $2 AND lease = $3 FOR UPDATE
 			)
 			UPDATE {ledger} AS l SET processed_at = now() FROM mine WHERE l.key = mine.key AND l.processed_at IS NULL`),
-		stillHeld: fill(`SELECT EXISTS (SELECT FROM {payloads} WHERE key = $1 AND owner = $2 AND lease = $3)`),
+		stillHeld: fill(`SELECT EXISTS (SELECT FROM {payloads} AS p JOIN {ledger} AS l ON l.key = p.key
+			WHERE p.key = $1 AND p.owner = $2 AND p.lease = $3 AND l.processed_at IS NOT NULL)`),
 		finish: []string{fill(`WITH gone AS (
 				DELETE FROM {payloads} AS p USING unnest($2::uuid[], $3::bigint[]) AS f (key, lease)
 				WHERE p.key = f.key AND p.owner = $1 AND p.lease = f.lease RETURNING p.key
@@ -113,7 +114,7 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				WHERE p.key = $1 AND l.processed_at IS NULL AND p.lane IS NULL AND p.due_at <= now() FOR UPDATE OF p SKIP LOCKED)`),
 		takeEvent: fill(`UPDATE {ledger} SET processed_at = now() WHERE key = $1 AND processed_at IS NULL
 			AND ($2::boolean OR NOT EXISTS (SELECT FROM {payloads} WHERE key = $1))`),
-		forgetMessage: fill(`DELETE FROM {payloads} WHERE key = $1 RETURNING COALESCE(lane::text, '')`),
+		forgetMessage: fill(`DELETE FROM {payloads} WHERE key = $1`),
 
 		countFailure: fill(`INSERT INTO {failures} AS f (key, attempts) VALUES ($1, 1)
 			ON CONFLICT (key) DO UPDATE SET attempts = f.attempts + 1, failed_at = now() RETURNING attempts`),
@@ -138,8 +139,8 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				last_error = excluded.last_error
 			WHERE p.lane IS NULL AND p.dead_at IS NULL AND (p.owner IS NULL OR p.due_at <= now())`),
 		isDead: fill(`SELECT EXISTS (SELECT FROM {payloads} WHERE key = $1 AND dead_at IS NOT NULL)`),
-		lanesOfDead: fill(`SELECT DISTINCT p.lane::text FROM unnest($1::uuid[]) AS r (key) JOIN {payloads} AS p ON p.key = r.key
-			WHERE p.dead_at IS NOT NULL AND p.lane IS NOT NULL`),
+		lanesOf: fill(`SELECT DISTINCT p.lane::text FROM unnest($1::uuid[]) AS r (key) JOIN {payloads} AS p ON p.key = r.key
+			WHERE p.lane IS NOT NULL`),
 		requeue: fill(`UPDATE {payloads} AS p SET dead_at = NULL, attempts = 0, due_at = CASE WHEN p.lane IS NULL THEN now() END
 			FROM unnest($1::uuid[]) AS r (key) WHERE p.key = r.key AND p.dead_at IS NOT NULL RETURNING p.key`),
 		discard: []string{fill(`WITH gone AS (
@@ -320,6 +321,7 @@ const (
 	postgresSerializationFailure = "40001"
 	postgresDeadlockDetected     = "40P01"
 	postgresLockNotAvailable     = "55P03"
+	postgresQueryCanceled        = "57014"
 	postgresUndefinedTable       = "42P01"
 	postgresUndefinedColumn      = "42703"
 	postgresInvalidSchemaName    = "3F000"
@@ -336,7 +338,7 @@ func (postgres) isTransient(err error) bool {
 func (postgres) isOutage(err error) bool {
 	state := sqlState(err)
 
-	return len(state) == 5 && slices.Contains([]string{"08", "53", "57", "58"}, state[:2])
+	return len(state) == 5 && state != postgresQueryCanceled && slices.Contains([]string{"08", "53", "57", "58"}, state[:2])
 }
 
 func (postgres) isLockTimeout(err error) bool {

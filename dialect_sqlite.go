@@ -58,7 +58,8 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 			ON p.key = unhex({0}) AND p.owner = ?1 AND p.lease = CAST({1} AS INTEGER)`),
 		hold: fill(`UPDATE {ledger} SET processed_at = {stamp} WHERE key = ?1 AND processed_at IS NULL
 			AND EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1 AND owner = ?2 AND lease = ?3)`),
-		stillHeld: fill(`SELECT EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1 AND owner = ?2 AND lease = ?3)`),
+		stillHeld: fill(`SELECT EXISTS (SELECT 1 FROM {payloads} AS p JOIN {ledger} AS l ON l.key = p.key
+			WHERE p.key = ?1 AND p.owner = ?2 AND p.lease = ?3 AND l.processed_at IS NOT NULL)`),
 		finish: []string{
 			fill(`DELETE FROM {payloads} WHERE seq IN (SELECT p.seq FROM json_each(?2) AS r JOIN {payloads} AS p
 				ON p.key = unhex({0}) AND p.owner = ?1 AND p.lease = CAST({1} AS INTEGER)) RETURNING key`),
@@ -87,7 +88,7 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 			AND EXISTS (SELECT 1 FROM {ledger} AS l WHERE l.key = ?1 AND l.processed_at IS NULL)`),
 		takeEvent: fill(`UPDATE {ledger} SET processed_at = {stamp} WHERE key = ?1 AND processed_at IS NULL
 			AND (?2 OR NOT EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1))`),
-		forgetMessage: fill(`DELETE FROM {payloads} WHERE key = ?1 RETURNING COALESCE(CAST(lane AS TEXT), '')`),
+		forgetMessage: fill(`DELETE FROM {payloads} WHERE key = ?1`),
 
 		countFailure: fill(`INSERT INTO {failures} (key, attempts, failed_at) VALUES (?1, 1, {now})
 			ON CONFLICT (key) DO UPDATE SET attempts = attempts + 1, failed_at = excluded.failed_at RETURNING attempts`),
@@ -112,8 +113,8 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 				last_error = excluded.last_error
 			WHERE lane IS NULL AND dead_at IS NULL AND (owner IS NULL OR due_at <= {now})`),
 		isDead: fill(`SELECT EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1 AND dead_at IS NOT NULL)`),
-		lanesOfDead: fill(`SELECT DISTINCT CAST(p.lane AS TEXT) FROM json_each(?1) AS r JOIN {payloads} AS p ON p.key = unhex({0})
-			WHERE p.dead_at IS NOT NULL AND p.lane IS NOT NULL`),
+		lanesOf: fill(`SELECT DISTINCT CAST(p.lane AS TEXT) FROM json_each(?1) AS r JOIN {payloads} AS p ON p.key = unhex({0})
+			WHERE p.lane IS NOT NULL`),
 		requeue: fill(`UPDATE {payloads} SET dead_at = NULL, attempts = 0, due_at = CASE WHEN lane IS NULL THEN {now} END
 			WHERE key IN (SELECT unhex({0}) FROM json_each(?1) AS r) AND dead_at IS NOT NULL RETURNING key`),
 		discard: []string{

@@ -2,11 +2,13 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
@@ -92,14 +94,28 @@ func (s *subscription) claim(n int) (int, error) {
 // receive hands out a claimed message, unless its fate is known already.
 func (s *subscription) receive(l leased, start time.Time) {
 	ev, _, msg, err := decodeStored(l.data)
-	if err != nil {
-		err = fmt.Errorf("inbox: stored message %s: %w", l.key, err)
+	if errors.Is(err, errStoredVersion) { // for a newer process
+		s.inbox.logger.Error("Inbox leaves a stored message to others", err, s.fields().Add(watermill.LogFields{"key": l.key.String()}))
 		s.verdicts <- settlement{
-			verdict:  verdict{fence: l.fence, lane: l.lane, fate: fateDead, err: printable(err.Error())},
-			delivery: &delivery{subscription: s, event: ev, err: err, msg: message.NewMessage("", nil)},
+			verdict:  verdict{fence: l.fence, lane: l.lane, fate: fateRetry, delay: s.set.maxBackoff},
+			delivery: &delivery{subscription: s, event: ev, ctx: s.messages},
 		}
 
 		return
+	}
+
+	if err != nil && (!l.processed || l.outputs) {
+		err = fmt.Errorf("inbox: stored message %s: %w", l.key, err)
+		s.verdicts <- settlement{
+			verdict:  verdict{fence: l.fence, lane: l.lane, fate: fateDead, err: printable(err.Error())},
+			delivery: &delivery{subscription: s, event: ev, err: err, ctx: s.messages},
+		}
+
+		return
+	}
+
+	if msg == nil { // of no interest any more
+		msg = message.NewMessage("", nil)
 	}
 
 	d := s.deliver(l, ev, msg, start)
@@ -107,10 +123,12 @@ func (s *subscription) receive(l leased, start time.Time) {
 	switch {
 	case l.processed && !l.outputs: // and whoever did it died before saying so
 		d.committed = true
+		d.cancel(errSettled)
 		s.decide(d, fateDone)
 	case l.attempts > s.set.maxAttempts && !l.processed:
 		d.err = fmt.Errorf("inbox: out of attempts after %d: the last ended without an answer, as when the process dies"+
 			" or loses its lease, or WithMaxAttempts was lowered since", l.attempts-1)
+		d.cancel(errSettled)
 		s.decide(d, fateOut)
 	default:
 		s.ready <- d

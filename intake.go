@@ -26,10 +26,21 @@ const (
 
 // take reads what the broker delivers in one of its subscriptions.
 func (s *subscription) take(messages <-chan *message.Message) {
-	for msg := range messages {
+	for {
 		select {
-		case s.arrivals <- msg:
-		case <-s.abandoned:
+		case msg, ok := <-messages:
+			if !ok {
+				return
+			}
+
+			select {
+			case s.arrivals <- msg:
+			case <-s.abandoned:
+				msg.Nack()
+
+				return
+			}
+		case <-s.abandoned: // by a broker's subscriber that does not close its channel
 			return
 		}
 	}
@@ -104,7 +115,7 @@ func (s *subscription) nextBatch(p *pace) (batch []*message.Message) {
 	add := func(msg *message.Message, ok bool) bool {
 		if ok {
 			batch = append(batch, msg)
-			bytes += len(msg.Payload)
+			bytes += sizeOf(msg)
 		}
 
 		return ok && len(batch) < maxBatch && bytes < maxBatchBytes
@@ -192,12 +203,7 @@ func (s *subscription) identify(msg *message.Message) (a arrival, err error) {
 		}
 	}()
 
-	size := len(msg.Payload)
-	for key, value := range msg.Metadata {
-		size += len(key) + len(value)
-	}
-
-	if size > maxStoredBytes {
+	if size := sizeOf(msg); size > maxStoredBytes {
 		return a, fmt.Errorf("inbox: message %q has %d bytes of payload and metadata, more than the %d that can be stored",
 			printable(msg.UUID), size, maxStoredBytes)
 	}
@@ -219,6 +225,16 @@ func (s *subscription) identify(msg *message.Message) (a arrival, err error) {
 	a.data = encodeStored(a.event, s.topic, msg)
 
 	return a, nil
+}
+
+// sizeOf counts what of a message can be large.
+func sizeOf(msg *message.Message) int {
+	size := len(msg.Payload)
+	for key, value := range msg.Metadata {
+		size += len(key) + len(value)
+	}
+
+	return size
 }
 
 // refuse gives one message back to the broker without holding up the others.
@@ -269,11 +285,14 @@ func (s *subscription) store(arrivals []arrival, messages [][]*message.Message) 
 		return err
 	}
 
+	for _, same := range messages {
+		ackAll(same)
+	}
+
 	due := false
 
 	for i, a := range arrivals {
 		original := messages[i][0]
-		ackAll(messages[i])
 
 		switch stores[i] {
 		case storedLeased:

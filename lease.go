@@ -128,11 +128,11 @@ func (d *delivery) extend(end time.Time) {
 // the fence.
 func (d *delivery) lose() {
 	d.mu.Lock()
-	before := d.lost
-	d.lost = true
+	already := d.lost || d.decided
+	d.lost = d.lost || !d.decided
 	d.mu.Unlock()
 
-	if before {
+	if already {
 		return
 	}
 

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -72,7 +71,15 @@ func (r *repository) begin(ctx context.Context, s *scope) error {
 
 // ready reports ErrNotMigrated before anything is stored.
 func (r *repository) ready(ctx context.Context) error {
-	return r.inBatch(ctx, func(*sql.Tx) error { return nil })
+	return r.inBatch(ctx, func(tx *sql.Tx) error {
+		for _, probe := range r.queries.probes {
+			if _, err := tx.ExecContext(ctx, probe); err != nil {
+				return err
+			}
+		}
+
+		return nil
+	})
 }
 
 func (r *repository) exec(ctx context.Context, tx *sql.Tx, query string, args ...any) (affected int64, err error) {
@@ -168,19 +175,26 @@ func (r *repository) loadOutputs(ctx context.Context, tx *sql.Tx, key Key) (enco
 // forget removes every trace of an event.
 func (r *repository) forget(ctx context.Context, key Key) (known bool, err error) {
 	err = r.inTx(ctx, func(tx *sql.Tx) error {
-		for _, query := range []string{r.queries.forgetOutput, r.queries.forgetFailure} {
+		if err := r.engine.planLookups(ctx, tx); err != nil {
+			return err
+		}
+
+		lanes, err := r.texts(ctx, tx, r.queries.lanesOf, r.engine.listArgs(column{key.hex()})...)
+		if err != nil {
+			return err
+		}
+
+		if err := r.lockLanes(ctx, tx, lanes); err != nil {
+			return err
+		}
+
+		for _, query := range []string{r.queries.forgetMessage, r.queries.forgetOutput, r.queries.forgetFailure} {
 			if _, err := r.exec(ctx, tx, query, r.engine.keyArg(key)); err != nil {
 				return err
 			}
 		}
 
-		lanes, err := r.texts(ctx, tx, r.queries.forgetMessage, r.engine.keyArg(key))
-		if err != nil {
-			return err
-		}
-
-		lanes = slices.DeleteFunc(lanes, func(l string) bool { return l == "" })
-		if err := errors.Join(r.lockLanes(ctx, tx, lanes), r.promote(ctx, tx, lanes)); err != nil {
+		if err := r.promote(ctx, tx, lanes); err != nil {
 			return err
 		}
 

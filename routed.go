@@ -51,16 +51,17 @@ func (oneMessage) Subscribe(context.Context, string) (<-chan *message.Message, e
 
 func (oneMessage) Close() error { return nil }
 
-// withRouted adds the values of a routed context to the context of a message.
+// withRouted adds the values of a routed context to the context of a message, and like a router overrides those that a
+// publisher's router left there.
 type withRouted struct {
 	context.Context
 	routed context.Context
 }
 
 func (c withRouted) Value(key any) any {
-	if v := c.Context.Value(key); v != nil {
+	if v := c.routed.Value(key); v != nil {
 		return v
 	}
 
-	return c.routed.Value(key)
+	return c.Context.Value(key)
 }

@@ -21,6 +21,7 @@ func (s *subscription) decide(d *delivery, f fate) {
 	err := d.err
 	reported := d.reported || d.committed || d.lost
 	v.published = f == fateDone && d.returned
+	d.decided = true
 	d.mu.Unlock()
 
 	if err == nil {
@@ -34,7 +35,7 @@ func (s *subscription) decide(d *delivery, f fate) {
 	}
 
 	if !reported && (f == fateRetry || f == fateDead) {
-		s.inbox.callErrorHook(d.msg.Context(), s.inbox.hooks.Failed, d.event, err)
+		s.inbox.callErrorHook(d.ctx, s.inbox.hooks.Failed, d.event, err)
 	}
 
 	s.verdicts <- settlement{v, d}
@@ -154,7 +155,7 @@ func (s *subscription) trySettle(verdicts []verdict) (settled map[Key]bool, err 
 // settled reports what became of a message.
 func (s *subscription) settled(v settlement, held bool) {
 	d := v.delivery
-	ctx := d.msg.Context()
+	ctx := d.ctx
 
 	d.mu.Lock()
 	committed, skipped, err := d.committed, d.skipped, d.err

@@ -22,7 +22,7 @@ type Stats struct {
 	Consumers []ConsumerStats
 }
 
-// Stats counts what is stored and not processed. It reads every such event, and no other.
+// Stats counts what is stored and not processed. It reads every such event.
 func (ib *Inbox) Stats(ctx context.Context) (Stats, error) {
 	stats, err := ib.repo.stats(ctx)
 	if err != nil {

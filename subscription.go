@@ -149,6 +149,17 @@ func (s *subscription) run() {
 	s.stopIntake()
 	storing.Wait()
 
+	for left := true; left; { // where the broker did not end the intake in time
+		select {
+		case msg, ok := <-s.arrivals:
+			if left = ok; ok {
+				msg.Nack()
+			}
+		default:
+			left = false
+		}
+	}
+
 	claims.Wait()
 	close(s.ready)
 	handOut.Wait()

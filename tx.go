@@ -126,7 +126,8 @@ func (s *scope) detachAll(outputs []*message.Message) []*message.Message {
 			outputs[i] = output.CopyWithContext()
 		}
 
-		outputs[i].SetContext(context.WithoutCancel(output.Context()))
+		// Nor may a Pub/Sub that preserves contexts give somebody else the incoming message's delivery.
+		outputs[i].SetContext(context.WithValue(context.WithoutCancel(output.Context()), deliveryKey{}, (*delivery)(nil)))
 	}
 
 	return outputs
