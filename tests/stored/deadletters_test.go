@@ -252,12 +252,7 @@ func TestDeadLetters(t *testing.T) {
 		p.store(t, "e1")
 		p.close(t)
 
-		nonsense := `'\x63'::bytea`
-		if db.Engine.Dialect == inbox.SQLite {
-			nonsense = "x'63'"
-		}
-
-		db.Exec(t, "UPDATE "+db.Table("inbox_payloads")+" SET message = "+nonsense)
+		overwrite(t, db, "0163") // of this version, and truncated
 
 		heir := start(t, another(t, db).New(t))
 		awaitRow(t, db, "e1", "e1 is dead", func(r row) bool { return r.dead })
@@ -269,4 +264,26 @@ func TestDeadLetters(t *testing.T) {
 		require.Equal(t, "dead letters", len(dead), 1)
 		require.Equal(t, "id", dead[0].Event.ID, "e1")
 	})
+
+	forEachEngine(t, "are not stored messages of a newer version, which wait for a process that can read them", func(t *testing.T, db *testdb.DB) {
+		p := start(t, db.New(t))
+		p.store(t, "e1")
+		p.close(t)
+		overwrite(t, db, "0263")
+
+		start(t, another(t, db).New(t))
+		awaitRow(t, db, "e1", "e1 waits", func(r row) bool { return r.attempts > 0 && r.owner == "" && !r.dead })
+	})
+}
+
+// overwrite puts bytes, given in hex, in the place of all stored messages.
+func overwrite(t *testing.T, db *testdb.DB, bytes string) {
+	t.Helper()
+
+	value := `'\x` + bytes + `'::bytea`
+	if db.Engine.Dialect == inbox.SQLite {
+		value = "x'" + bytes + "'"
+	}
+
+	db.Exec(t, "UPDATE "+db.Table("inbox_payloads")+" SET message = "+value)
 }
