@@ -34,7 +34,8 @@ type Entry struct {
 	// ReceivedAt is when the event was stored, or processed in same-transaction mode. ProcessedAt is zero when it was not.
 	ReceivedAt, ProcessedAt time.Time
 	Attempts                int
-	// LastError is that of the last attempt that the inbox saw fail, printable and of 2,000 bytes at most.
+	// LastError is the last one that the inbox saw, in its middleware or in InTx, printable and of 2,000 bytes at most. What a
+	// handler returns outside of both is known to the router only.
 	LastError string
 	// NextAttemptAt is zero unless the event waits for an attempt, DeadAt unless it is dead.
 	NextAttemptAt, DeadAt time.Time

@@ -151,6 +151,8 @@ func (d *delivery) inTx(parent context.Context, fn func(tx *sql.Tx) error) error
 		d.mu.Lock()
 		d.err = err // for people who look at the dead letter
 		d.mu.Unlock()
+
+		d.inbox.reportEarlyAck(d.msg, d.event, err)
 	}
 
 	return err

@@ -95,7 +95,7 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				due_at = CASE f.fate WHEN 'retry' THEN now() + f.delay * interval '1 ms'
 					WHEN 'back' THEN LEAST(now(), (SELECT l.received_at FROM {ledger} AS l WHERE l.key = p.key)) END,
 				dead_at = CASE WHEN f.fate IN ('dead', 'out') THEN now() END,
-				last_error = COALESCE(NULLIF(f.error, ''), p.last_error)
+				last_error = COALESCE(NULLIF(f.error, ''), p.last_error, CASE WHEN f.fate <> 'back' THEN 'message was nacked' END)
 			FROM (SELECT r.key, r.lease, r.delay, r.error,
 					CASE WHEN (SELECT l.processed_at IS NOT NULL FROM {ledger} AS l WHERE l.key = r.key)
 						THEN 'retry' ELSE r.fate END AS fate

@@ -73,7 +73,7 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 				due_at = CASE {2} WHEN 'retry' THEN {now} + CAST({3} AS INTEGER)
 					WHEN 'back' THEN COALESCE((SELECT min({ms:l.received_at}, {now}) FROM {ledger} AS l WHERE l.key = p.key), {now}) END,
 				dead_at = CASE WHEN {2} IN ('dead', 'out') THEN {now} END,
-				last_error = COALESCE(NULLIF({4}, ''), p.last_error)
+				last_error = COALESCE(NULLIF({4}, ''), p.last_error, CASE WHEN {2} <> 'back' THEN 'message was nacked' END)
 			FROM json_each(?2) AS r
 			WHERE p.key = unhex({0}) AND p.owner = ?1 AND p.lease = CAST({1} AS INTEGER) RETURNING key`),
 		promote: fill(`UPDATE {payloads} SET due_at = {now} WHERE key IN (

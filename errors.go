@@ -21,7 +21,8 @@ var (
 	ErrInFlight = errors.New("event is in flight elsewhere")
 
 	// ErrLeaseLost is returned by [InTx] and the middleware, and is the cause of the cancelled context, when the lease on a
-	// stored message has ended and another worker may have it: nothing of this attempt is recorded any more.
+	// stored message has ended and another worker may have it, or the handler has acked or nacked it before: nothing of this
+	// attempt is recorded any more.
 	ErrLeaseLost = errors.New("lease on the stored message was lost")
 
 	// ErrSkip is for handlers to return, wrapped or not: the transaction is rolled back, nothing is recorded,

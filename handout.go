@@ -38,7 +38,7 @@ func (s *subscription) claimAll(ctx context.Context) {
 		// From here on newly stored messages have to queue up, until there is nothing due in the table.
 		s.behind.Store(true)
 
-		for s.behind.Load() && ctx.Err() == nil {
+		for s.behind.Load() && ctx.Err() == nil && !s.isEnding() {
 			n := s.slots.take(s.reader.appetite(maxClaim))
 			if n == 0 {
 				break // freeing one wakes up, and so does polling

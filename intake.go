@@ -46,22 +46,22 @@ func (s *subscription) take(messages <-chan *message.Message) {
 	}
 }
 
-// storers is how many transactions store at a time: while one waits for the disk, the other works. What has to stay in
-// order goes through one.
-func (s *subscription) storers() int {
-	if s.set.orderingKey != nil {
-		return 1
-	}
-
-	return 2
-}
+// splitFrom is the size from which a batch is stored in two transactions at a time: while one waits for the disk, the other
+// works. Smaller ones stay in order, and all do where there are ordering keys.
+const splitFrom = 16
 
 // storeAll stores what arrives until the intake has ended.
 func (s *subscription) storeAll() {
-	var (
-		pause = nackPause
-		pace  pace
-	)
+	second := make(chan []*message.Message)
+	defer close(second)
+
+	s.storing.Go(func() {
+		for batch := range second {
+			s.storeBatch(batch)
+		}
+	})
+
+	var pace pace
 
 	for {
 		batch := s.nextBatch(&pace)
@@ -69,30 +69,44 @@ func (s *subscription) storeAll() {
 			return
 		}
 
-		start := time.Now()
-		arrivals, messages := s.identifyAll(batch)
-		if len(arrivals) == 0 {
-			continue
-		}
+		size, start := len(batch), time.Now()
 
-		if err := s.store(arrivals, messages); err != nil {
-			s.inbox.logger.Error("Inbox could not store messages and nacks them", err, s.fields().Add(watermill.LogFields{
-				"messages": len(arrivals),
-			}))
-
-			s.pause(pause)
-			pause = min(2*pause, maxNackPause)
-
-			for _, same := range messages {
-				nackAll(same)
+		if size >= splitFrom && s.set.orderingKey == nil {
+			select {
+			case second <- batch[size/2:]:
+				batch = batch[:size/2]
+			default: // it is still at the last one
 			}
-
-			continue
 		}
 
-		pause = nackPause
-		pace = pace.after(len(batch), time.Since(start))
+		s.storeBatch(batch)
+		pace = pace.after(size, time.Since(start))
 	}
+}
+
+// storeBatch stores messages and acks them, or nacks those that it cannot store.
+func (s *subscription) storeBatch(batch []*message.Message) {
+	arrivals, messages := s.identifyAll(batch)
+	if len(arrivals) == 0 {
+		return
+	}
+
+	if err := s.store(arrivals, messages); err != nil {
+		s.inbox.logger.Error("Inbox could not store messages and nacks them", err, s.fields().Add(watermill.LogFields{
+			"messages": len(arrivals),
+		}))
+
+		failures := s.failures.Add(1)
+		s.pause(min(nackPause<<min(failures-1, 10), maxNackPause))
+
+		for _, same := range messages {
+			nackAll(same)
+		}
+
+		return
+	}
+
+	s.failures.Store(0)
 }
 
 // pace is what the next batch may become: the acks of the last one have brokers send about as many messages again, which takes

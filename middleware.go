@@ -211,9 +211,7 @@ func (ib *Inbox) gaveUp(t task, err error) {
 	t.delivery.hasFailed(err)
 	ib.callErrorHook(t.msg.Context(), ib.hooks.Failed, t.event, err)
 
-	if isClosed(t.msg.Acked()) {
-		ib.logger.Error("Inbox sees an event lost: its handler acked the message and then failed", err, fieldsOf(t.event))
-	}
+	ib.reportEarlyAck(t.msg, t.event, err)
 }
 
 // committed runs what waited for the commit.

@@ -181,7 +181,7 @@ func (r *repository) forget(ctx context.Context, key Key) (known bool, err error
 
 		lanes, err := r.texts(ctx, tx, r.queries.lanesOf, r.engine.listArgs(column{key.hex()})...)
 		if err != nil {
-			return err
+			return r.explain(ctx, tx, err)
 		}
 
 		if err := r.lockLanes(ctx, tx, lanes); err != nil {

@@ -24,7 +24,9 @@ import (
 //
 // The consumer names who handles the messages, as the handler's name does in the middleware: it is part of an event's key, and the
 // middleware uses it for messages from here whatever [WithConsumer] says. A service moves between the modes under the same
-// name. It must be printable and of 255 bytes at most. All subscribers of one consumer in a process need the same settings.
+// name. It must be printable and of 255 bytes at most. Each handler needs a Subscriber of its own: handlers that share one share
+// its events, and each event goes to one of them only. All subscribers of one consumer in a process need the same settings,
+// until they are closed and their handlers have ended.
 //
 // Each Subscribe works on the messages of its topic that any process stored. Close, and the end of the context of Subscribe, stop
 // the intake, give back what no handler has taken yet, and let running handlers finish for 30 s; their contexts are
@@ -117,6 +119,8 @@ func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		return nil, fmt.Errorf("inbox: subscribing consumer %q to %q: %w", s.consumer, printable(topic), err)
 	}
 
+	s.inbox.warnOfSharedQueue(sub)
+	s.inbox.running.start(sub)
 	s.subscriptions.Go(sub.run)
 
 	return sub.out, nil
@@ -186,6 +190,20 @@ func (r *registry) start(s *subscription) {
 	}
 
 	r.subscriptions[s] = struct{}{}
+}
+
+// shares reports whether a subscription that takes something in works on the same messages as s.
+func (r *registry) shares(s *subscription) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	for other := range r.subscriptions {
+		if other != s && other.queue == s.queue && other.broker != nil && !other.isEnding() {
+			return true
+		}
+	}
+
+	return false
 }
 
 func (r *registry) stop(s *subscription) {

@@ -137,7 +137,8 @@ func WithBackoff(initial, max time.Duration) SubscriberOption {
 }
 
 // WithOrderingKey has messages with the same key handed out one at a time, in the order in which they were stored. A message
-// that is to be retried holds its key; a dead one does not, and a requeued one runs next. The empty key is none. The function is
+// that is to be retried holds its key; a dead one does not, and a requeued one runs next. The empty key is none. What a broker
+// delivers concurrently, to several processes, or again, may be stored in another order than it was published in. The function is
 // called when a message is stored.
 func WithOrderingKey(fn func(*message.Message) string) SubscriberOption {
 	return subscriberOptionFunc(func(s *subscriberConfig) error {

@@ -48,6 +48,8 @@ type subscription struct {
 	messages       context.Context // of the messages handed out
 	cancelMessages context.CancelCauseFunc
 	intake         sync.WaitGroup
+	storing        sync.WaitGroup
+	failures       atomic.Int64 // of storing, in a row
 	stopIntake     context.CancelFunc
 	subscribing    context.Context // ends when the caller wants the subscription to
 	broken         chan struct{}   // closed when the broker ended all of the intake
@@ -111,20 +113,16 @@ func newSubscription(ctx context.Context, s *subscriber, topic string) (*subscri
 func (s *subscription) run() {
 	defer close(s.out)
 
-	s.inbox.running.start(s)
 	defer s.inbox.running.stop(s)
 
 	claiming, stopClaiming := context.WithCancel(context.WithoutCancel(s.subscribing))
 	defer stopClaiming()
 
-	var storing, claims, handOut, leases, settling sync.WaitGroup
+	var claims, handOut, leases, settling sync.WaitGroup
 
 	settled := make(chan struct{})
 
-	for range s.storers() {
-		storing.Go(s.storeAll)
-	}
-
+	s.storing.Go(s.storeAll)
 	claims.Go(func() { s.claimAll(claiming) })
 	handOut.Go(s.handOutAll)
 	leases.Go(func() { s.keepLeases(settled) })
@@ -147,7 +145,7 @@ func (s *subscription) run() {
 
 	stopClaiming()
 	s.stopIntake()
-	storing.Wait()
+	s.storing.Wait()
 
 	for left := true; left; { // where the broker did not end the intake in time
 		select {

@@ -208,7 +208,8 @@ func AfterCommit(ctx context.Context, fn func(ctx context.Context)) bool {
 // it returns nil and fn does not run. fn runs again after a serialization failure or deadlock, as a handler does. A second
 // InTx of the same attempt therefore does nothing.
 //
-// Calls can be nested but not made concurrently, since a transaction is one connection. Without an inbox around the
+// Calls can be nested but not made concurrently: a transaction is one connection, and what joins it from another goroutine is
+// lost with it even after returning nil. Without an inbox around the
 // handler, or when fn is nil, it returns an error. The end of ctx does not end the transaction.
 func InTx(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	if fn == nil {

@@ -23,6 +23,22 @@ func (ib *Inbox) warnOfEarlyAck(s *scope) {
 	}
 }
 
+// reportEarlyAck says, every time, that an event is lost for which the broker, or the table of stored messages, has an ack.
+func (ib *Inbox) reportEarlyAck(msg *message.Message, ev Event, err error) {
+	if isClosed(msg.Acked()) {
+		ib.logger.Error("Inbox sees an event lost: its handler acked the message and then failed", err, fieldsOf(ev))
+	}
+}
+
+// warnOfSharedQueue says that two handlers share the events of one consumer, of which each gets a part. For a backlog beside
+// a broker that is as it should be.
+func (ib *Inbox) warnOfSharedQueue(s *subscription) {
+	if s.broker != nil && ib.running.shares(s) {
+		ib.logger.Error("Inbox sees a second subscription of a consumer to a topic: each event goes to one of them only",
+			errors.New("give each handler a Subscriber of its own, with the handler's name; WithConcurrency is for more at a time"), s.fields())
+	}
+}
+
 // warnOfSharedIDs says, once, that a handler returns several messages with one event id, as copies of the incoming message
 // have it: the next inbox takes them for one event and handles only the first.
 func (ib *Inbox) warnOfSharedIDs(s *scope, outputs []*message.Message) {

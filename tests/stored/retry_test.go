@@ -122,7 +122,7 @@ func TestRetry(t *testing.T) {
 			return lastError
 		}
 
-		require.Equal(t, "last error", fail(func(*message.Message) {}), "")
+		require.Equal(t, "last error", fail(func(*message.Message) {}), "message was nacked")
 		require.Equal(t, "last error", fail(func(msg *message.Message) { _, _ = handler(errBroken)(msg) }), "broken")
 		require.Equal(t, "last error", fail(func(msg *message.Message) { _ = write(db, msg, errors.New("in InTx")) }), "in InTx")
 		require.Equal(t, "last error", fail(func(*message.Message) {}), "in InTx") // the last one that was seen
