@@ -47,7 +47,7 @@ fuzz: ## Fuzz identity, encodings and unmarshalers, FUZZTIME each (default 30s)
 	done
 
 .PHONY: bench
-bench: ## Compare handlers with and without an inbox on a PostgreSQL of its own
+bench: ## Compare handlers with and without an inbox, and store-then-process with River, on a PostgreSQL of its own
 	@cd tests && go run ./bench $(ARGS)
 
 .PHONY: up
