@@ -159,7 +159,7 @@ func TestClaimCost(t *testing.T) {
 
 	const freshCosts = "a fresh event costs one INSERT and no UPDATE, and one more INSERT with outputs"
 
-	forEach(t, sqliteOnly, freshCosts, func(t *testing.T, db *testdb.DB) {
+	testdb.ForEach(t, sqliteOnly, freshCosts, func(t *testing.T, db *testdb.DB) {
 		db, spy := spied(t, db)
 		testFreshCost(t, db, func() []string { return withoutReads(spy.take()) })
 	})

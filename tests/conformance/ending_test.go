@@ -58,7 +58,7 @@ func TestHandlerEndsTheTransaction(t *testing.T) {
 
 	for name, ending := range endings {
 		for outcome, leave := range after {
-			forEach(t, ending.engines, "with "+name+" then "+outcome, func(t *testing.T, db *testdb.DB) {
+			testdb.ForEach(t, ending.engines, "with "+name+" then "+outcome, func(t *testing.T, db *testdb.DB) {
 				testEnding(t, db, ending.end, leave, outcome == "ErrSkip")
 			})
 		}

@@ -27,28 +27,11 @@ func TestMain(m *testing.M) {
 // forEachEngine runs a behaviour on a database of its own on every engine, with an effects table.
 func forEachEngine(t *testing.T, sentence string, fn func(t *testing.T, db *testdb.DB)) {
 	t.Helper()
-	forEach(t, testdb.All, sentence, fn)
+	testdb.ForEach(t, testdb.All, sentence, fn)
 }
 
 // forEachPostgres is for behaviours that only PostgreSQL has.
 func forEachPostgres(t *testing.T, sentence string, fn func(t *testing.T, db *testdb.DB)) {
 	t.Helper()
-	forEach(t, []testdb.Engine{testdb.PQ, testdb.PGX}, sentence, fn)
-}
-
-func forEach(t *testing.T, engines []testdb.Engine, sentence string, fn func(t *testing.T, db *testdb.DB)) {
-	t.Helper()
-	t.Run(sentence, func(t *testing.T) {
-		t.Parallel()
-
-		for _, engine := range engines {
-			t.Run(engine.Name, func(t *testing.T) {
-				t.Parallel()
-
-				db := testdb.Open(t, engine)
-				db.EffectsTable(t)
-				fn(t, db)
-			})
-		}
-	})
+	testdb.ForEach(t, []testdb.Engine{testdb.PQ, testdb.PGX}, sentence, fn)
 }

@@ -227,7 +227,7 @@ func TestRetries(t *testing.T) {
 		require.Equal(t, "runs whose AfterCommit ran", ran, []int{3})
 	})
 
-	forEach(t, sqliteOnly, "a busy database is tried again", func(t *testing.T, db *testdb.DB) {
+	testdb.ForEach(t, sqliteOnly, "a busy database is tried again", func(t *testing.T, db *testdb.DB) {
 		impatient, err := sql.Open(db.Engine.Driver, strings.ReplaceAll(db.DSN, "busy_timeout(10000)", "busy_timeout(20)"))
 		require.OK(t, err)
 		t.Cleanup(func() { require.OK(t, impatient.Close()) })

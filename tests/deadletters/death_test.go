@@ -192,7 +192,7 @@ func TestMaxAttempts(t *testing.T) {
 // postgres runs a behaviour that only PostgreSQL has.
 func postgres(t *testing.T, sentence string, fn func(t *testing.T, db *testdb.DB)) {
 	t.Helper()
-	forEach(t, []testdb.Engine{testdb.PQ, testdb.PGX}, sentence, fn)
+	testdb.ForEach(t, []testdb.Engine{testdb.PQ, testdb.PGX}, sentence, fn)
 }
 
 func TestConcurrentFailuresOfOneEvent(t *testing.T) {

@@ -79,7 +79,7 @@ func TestDuplicates(t *testing.T) {
 	})
 
 	// SQLite has one writer, for which everybody waits.
-	forEach(t, []testdb.Engine{testdb.PQ, testdb.PGX}, "of an event in whose transaction a handler is at work do not wait for it", func(t *testing.T, db *testdb.DB) {
+	testdb.ForEach(t, []testdb.Engine{testdb.PQ, testdb.PGX}, "of an event in whose transaction a handler is at work do not wait for it", func(t *testing.T, db *testdb.DB) {
 		p := start(t, db.New(t), inbox.WithIngest(2))
 		p.store(t, "e1")
 
