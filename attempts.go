@@ -156,7 +156,7 @@ func (c *count) add(query string) (attempts int, err error) {
 		attempts, err = c.inbox.repo.count(ctx, query, c.key)
 
 		return err
-	}, func(error) {})
+	}, nil)
 
 	return attempts, err
 }
@@ -170,7 +170,7 @@ func (c *count) takeBack() {
 	ctx, cancel := c.inbox.detach(c.msg.Context())
 	defer cancel()
 
-	err := c.inbox.retryTransient(func() error { return c.inbox.repo.uncount(ctx, c.key) }, func(error) {})
+	err := c.inbox.retryTransient(func() error { return c.inbox.repo.uncount(ctx, c.key) }, nil)
 	if err != nil {
 		c.inbox.logger.Error("Inbox could not correct the number of attempts", err, fieldsOf(c.event))
 	}
@@ -213,7 +213,7 @@ func (c *count) bury(cause error) error {
 		buried, dead, err = c.inbox.repo.bury(ctx, letter)
 
 		return err
-	}, func(error) {})
+	}, nil)
 
 	switch {
 	case err != nil:

@@ -102,7 +102,7 @@ func (ib *Inbox) decideDead(
 
 			return err
 		})
-	}, func(error) {})
+	}, nil)
 
 	return n, err
 }
@@ -111,11 +111,7 @@ func (ib *Inbox) decideDead(
 func (r *repository) requeue(ctx context.Context, tx *sql.Tx, keys column) (map[Key]bool, error) {
 	list := r.engine.listArgs(keys)
 
-	if err := r.engine.planLookups(ctx, tx); err != nil {
-		return nil, err
-	}
-
-	lanes, err := r.texts(ctx, tx, r.queries.lanesOf, list...)
+	lanes, err := r.lanesOfKeys(ctx, tx, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +125,7 @@ func (r *repository) requeue(ctx context.Context, tx *sql.Tx, keys column) (map[
 		return requeued, err
 	}
 
-	if _, err := tx.ExecContext(ctx, r.queries.parkActive, r.engine.listArgs(lanes)...); err != nil {
+	if _, err := tx.ExecContext(ctx, r.queries.parkActive, r.engine.listArgs(laneColumn(lanes))...); err != nil {
 		return nil, err
 	}
 
@@ -140,26 +136,6 @@ func (r *repository) discard(ctx context.Context, tx *sql.Tx, keys column) (map[
 	discarded := make(map[Key]bool)
 
 	return discarded, r.follow(ctx, tx, discarded, r.queries.discard, r.engine.listArgs(keys)...)
-}
-
-// texts returns the strings that a statement yields.
-func (r *repository) texts(ctx context.Context, tx *sql.Tx, query string, args ...any) (texts column, err error) {
-	rows, err := tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return nil, err
-		}
-
-		texts = append(texts, text)
-	}
-
-	return texts, rows.Err()
 }
 
 // entries reads what a statement yields: key, consumer, source, event id, event type, state, received, processed, attempts,

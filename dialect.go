@@ -65,10 +65,8 @@ type engine interface {
 	oneWriter() bool
 	// isolation is that of the inbox's own transactions.
 	isolation() sql.IsolationLevel
-	// beforeBatch is called first in each transaction of the inbox's own.
+	// beforeBatch is called first in each transaction on stored messages.
 	beforeBatch(ctx context.Context, tx *sql.Tx) error
-	// planLookups has the statements that follow find their rows by index, whatever the statistics say.
-	planLookups(ctx context.Context, tx *sql.Tx) error
 	// limitLockWait is called right before a claim and its result right after, for an engine whose claim statement
 	// does not bound its wait by itself.
 	limitLockWait(ctx context.Context, tx *sql.Tx, d time.Duration) (restore func() error, err error)

@@ -63,7 +63,7 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 			UPDATE {payloads} AS p SET owner = $2, lease = $4, attempts = p.attempts + 1,
 				due_at = now() + $3::bigint * interval '1 ms'
 			FROM due WHERE p.key = due.key
-			RETURNING p.key, p.seq, p.attempts, COALESCE(p.lane::text, ''), p.message,
+			RETURNING p.key, p.seq, p.attempts, COALESCE(p.lane, 0), p.message,
 				COALESCE((SELECT l.processed_at IS NOT NULL FROM {ledger} AS l WHERE l.key = p.key), false),
 				COALESCE((SELECT true FROM {outputs} AS o WHERE o.key = p.key), false)`),
 		// What is locked is in the hands of a transaction of its owner's, and nobody else can lease it meanwhile.
@@ -139,7 +139,7 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				last_error = excluded.last_error
 			WHERE p.lane IS NULL AND p.dead_at IS NULL AND (p.owner IS NULL OR p.due_at <= now())`),
 		isDead: fill(`SELECT EXISTS (SELECT FROM {payloads} WHERE key = $1 AND dead_at IS NOT NULL)`),
-		lanesOf: fill(`SELECT DISTINCT p.lane::text FROM unnest($1::uuid[]) AS r (key) JOIN {payloads} AS p ON p.key = r.key
+		lanesOf: fill(`SELECT DISTINCT p.lane FROM unnest($1::uuid[]) AS r (key) JOIN {payloads} AS p ON p.key = r.key
 			WHERE p.lane IS NOT NULL`),
 		requeue: fill(`UPDATE {payloads} AS p SET dead_at = NULL, attempts = 0, due_at = CASE WHEN p.lane IS NULL THEN now() END
 			FROM unnest($1::uuid[]) AS r (key) WHERE p.key = r.key AND p.dead_at IS NOT NULL RETURNING p.key`),
@@ -235,12 +235,10 @@ func (postgres) oneWriter() bool { return false }
 
 func (postgres) isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
 
-func (postgres) beforeBatch(context.Context, *sql.Tx) error { return nil }
-
-// planLookups leaves the planner nothing but index lookups, one for each item of a list, and the order of an index. It goes
+// beforeBatch leaves the planner nothing but index lookups, one for each item of a list, and the order of an index. It goes
 // by statistics otherwise, which a queue outruns: what was planned for a table that was empty, or had few messages due,
 // would read or sort a whole backlog each time.
-func (postgres) planLookups(ctx context.Context, tx *sql.Tx) error {
+func (postgres) beforeBatch(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 		set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
 		set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`)

@@ -49,7 +49,7 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 			FROM json_each(?5) AS r WHERE true ORDER BY r.key ON CONFLICT (key) DO NOTHING`),
 		lease: fill(`UPDATE {payloads} AS p SET owner = ?2, lease = ?4, attempts = p.attempts + 1, due_at = {now} + ?3
 			WHERE p.seq IN (SELECT seq FROM {payloads} WHERE queue = ?1 AND due_at <= {now} ORDER BY due_at, seq LIMIT ?5)
-			RETURNING key, seq, attempts, COALESCE(CAST(lane AS TEXT), ''), message,
+			RETURNING key, seq, attempts, COALESCE(lane, 0), message,
 				EXISTS (SELECT 1 FROM {ledger} AS l WHERE l.key = {payloads_name}.key AND l.processed_at IS NOT NULL),
 				EXISTS (SELECT 1 FROM {outputs} AS o WHERE o.key = {payloads_name}.key)`),
 		renew: fill(`UPDATE {payloads} AS p SET due_at = {now} + ?2 FROM json_each(?3) AS r
@@ -113,7 +113,7 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 				last_error = excluded.last_error
 			WHERE lane IS NULL AND dead_at IS NULL AND (owner IS NULL OR due_at <= {now})`),
 		isDead: fill(`SELECT EXISTS (SELECT 1 FROM {payloads} WHERE key = ?1 AND dead_at IS NOT NULL)`),
-		lanesOf: fill(`SELECT DISTINCT CAST(p.lane AS TEXT) FROM json_each(?1) AS r JOIN {payloads} AS p ON p.key = unhex({0})
+		lanesOf: fill(`SELECT DISTINCT p.lane FROM json_each(?1) AS r JOIN {payloads} AS p ON p.key = unhex({0})
 			WHERE p.lane IS NOT NULL`),
 		requeue: fill(`UPDATE {payloads} SET dead_at = NULL, attempts = 0, due_at = CASE WHEN lane IS NULL THEN {now} END
 			WHERE key IN (SELECT unhex({0}) FROM json_each(?1) AS r) AND dead_at IS NOT NULL RETURNING key`),
@@ -201,9 +201,6 @@ func (e sqlite) beforeBatch(ctx context.Context, tx *sql.Tx) error {
 
 	return err
 }
-
-// planLookups has nothing to do: SQLite makes no plans by the size of a table that was not analyzed.
-func (sqlite) planLookups(context.Context, *sql.Tx) error { return nil }
 
 // defaultBusyTimeout is what mattn/go-sqlite3 and Python's sqlite3 module use as well.
 const defaultBusyTimeout = 5 * time.Second

@@ -79,7 +79,7 @@ func (s *subscription) claim(n int) (int, error) {
 		claimed, err = s.inbox.repo.lease(ctx, s.queue, s.newTerm(), n)
 
 		return err
-	}, func(error) {})
+	}, nil)
 	if err != nil {
 		return 0, err
 	}

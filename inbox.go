@@ -59,7 +59,7 @@ func (ib *Inbox) Forget(ctx context.Context, ev Event) (bool, error) {
 		known, err = ib.repo.forget(ctx, KeyOf(ev))
 
 		return err
-	}, func(error) {})
+	}, nil)
 	if err != nil {
 		return false, fmt.Errorf("inbox: forgetting event %s: %w", ev, err)
 	}
@@ -76,7 +76,7 @@ const (
 )
 
 // retryTransient runs a transaction again, up to WithMaxTxRetries times, while it fails for reasons that lie in its
-// timing. No transaction is open during the pauses.
+// timing, and calls beforeRetry, if there is one, with the error. No transaction is open during the pauses.
 func (ib *Inbox) retryTransient(transaction func() error, beforeRetry func(error)) error {
 	pause := retryPause
 
@@ -86,7 +86,10 @@ func (ib *Inbox) retryTransient(transaction func() error, beforeRetry func(error
 			return err
 		}
 
-		beforeRetry(err)
+		if beforeRetry != nil {
+			beforeRetry(err)
+		}
+
 		time.Sleep(rand.N(pause))
 
 		pause = min(2*pause, maxRetryPause)

@@ -292,7 +292,7 @@ func (s *subscription) store(arrivals []arrival, messages [][]*message.Message) 
 		stores, err = s.inbox.repo.store(ctx, s.queue, t, arrivals)
 
 		return err
-	}, func(error) {})
+	}, nil)
 	if err != nil {
 		s.free(reserved)
 

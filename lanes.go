@@ -34,7 +34,7 @@ func (l lane) text() string {
 	return strconv.FormatInt(int64(l), 10)
 }
 
-// lockOf spreads lanes over a bounded number of locks.
+// lock spreads lanes over a bounded number of locks.
 func (l lane) lock() int {
 	const locks = 256
 
@@ -42,44 +42,28 @@ func (l lane) lock() int {
 }
 
 // lanesOf returns the different lanes of items, without none.
-func lanesOf[T any](items []T, of func(T) lane) (lanes column) {
+func lanesOf[T any](items []T, of func(T) lane) (lanes []lane) {
 	seen := make(map[lane]bool)
 
 	for _, item := range items {
 		if l := of(item); l != 0 && !seen[l] {
 			seen[l] = true
-			lanes = append(lanes, l.text())
+			lanes = append(lanes, l)
 		}
 	}
 
 	return lanes
 }
 
-func parseLane(text string) (lane, error) {
-	if text == "" {
-		return 0, nil
-	}
-
-	n, err := strconv.ParseInt(text, 10, 64)
-
-	return lane(n), err
-}
-
 // lockLanes keeps others from changing what is first in the lanes. The locks are sorted against deadlocks.
-func (r *repository) lockLanes(ctx context.Context, tx *sql.Tx, lanes column) error {
+func (r *repository) lockLanes(ctx context.Context, tx *sql.Tx, lanes []lane) error {
 	if len(lanes) == 0 || r.queries.lockLanes == "" {
 		return nil
 	}
 
-	var locks []int
-
-	for _, text := range lanes {
-		l, err := parseLane(text)
-		if err != nil {
-			return err
-		}
-
-		locks = append(locks, l.lock())
+	locks := make([]int, len(lanes))
+	for i, l := range lanes {
+		locks[i] = l.lock()
 	}
 
 	slices.Sort(locks)
@@ -95,12 +79,41 @@ func (r *repository) lockLanes(ctx context.Context, tx *sql.Tx, lanes column) er
 }
 
 // promote makes the first message of each lane due where none is. It needs their locks.
-func (r *repository) promote(ctx context.Context, tx *sql.Tx, lanes column) error {
+func (r *repository) promote(ctx context.Context, tx *sql.Tx, lanes []lane) error {
 	if len(lanes) == 0 {
 		return nil
 	}
 
-	_, err := r.batchStmts.exec(ctx, tx, r.queries.promote, r.engine.listArgs(lanes)...)
+	_, err := r.batchStmts.exec(ctx, tx, r.queries.promote, r.engine.listArgs(laneColumn(lanes))...)
 
 	return err
+}
+
+// lanesOfKeys returns the lanes of stored messages.
+func (r *repository) lanesOfKeys(ctx context.Context, tx *sql.Tx, keys column) (lanes []lane, err error) {
+	rows, err := tx.QueryContext(ctx, r.queries.lanesOf, r.engine.listArgs(keys)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+
+	for rows.Next() {
+		var l lane
+		if err := rows.Scan(&l); err != nil {
+			return nil, err
+		}
+
+		lanes = append(lanes, l)
+	}
+
+	return lanes, rows.Err()
+}
+
+func laneColumn(lanes []lane) column {
+	texts := make(column, len(lanes))
+	for i, l := range lanes {
+		texts[i] = l.text()
+	}
+
+	return texts
 }

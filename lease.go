@@ -101,7 +101,7 @@ func (s *subscription) renew(deliveries []*delivery) {
 		renewed, err = s.inbox.repo.renew(ctx, s.owner, s.set.lease, fences)
 
 		return err
-	}, func(error) {})
+	}, nil)
 	if err != nil {
 		s.inbox.logger.Error("Inbox could not renew leases and tries again", err, s.fields())
 

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
-	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -137,7 +136,7 @@ func (r *repository) store(
 		fates = make([]stored, len(arrivals))
 
 		lanes := lanesOf(arrivals, func(a arrival) lane { return a.lane })
-		if err := errors.Join(r.engine.planLookups(ctx, tx), r.lockLanes(ctx, tx, lanes)); err != nil {
+		if err := r.lockLanes(ctx, tx, lanes); err != nil {
 			return err
 		}
 
@@ -209,10 +208,6 @@ func (r *repository) lease(ctx context.Context, queue Key, t term, limit int) (c
 	err = r.inBatch(ctx, func(tx *sql.Tx) error {
 		claimed = nil
 
-		if err := r.engine.planLookups(ctx, tx); err != nil {
-			return err
-		}
-
 		rows, err := r.batchStmts.query(ctx, tx, r.queries.lease,
 			r.engine.keyArg(queue), r.engine.keyArg(t.owner), t.duration.Milliseconds(), t.number, limit)
 		if err != nil {
@@ -222,14 +217,7 @@ func (r *repository) lease(ctx context.Context, queue Key, t term, limit int) (c
 
 		for rows.Next() {
 			l := leased{fence: fence{lease: t.number}}
-
-			var laneText string
-
-			if err := rows.Scan(&l.key, &l.seq, &l.attempts, &laneText, &l.data, &l.processed, &l.outputs); err != nil {
-				return err
-			}
-
-			if l.lane, err = parseLane(laneText); err != nil {
+			if err := rows.Scan(&l.key, &l.seq, &l.attempts, &l.lane, &l.data, &l.processed, &l.outputs); err != nil {
 				return err
 			}
 
@@ -249,10 +237,6 @@ func (r *repository) renew(ctx context.Context, owner Key, lease time.Duration, 
 	list := r.engine.listArgs(fenceColumns(fences)...)
 
 	err = r.inBatch(ctx, func(tx *sql.Tx) error {
-		if err := r.engine.planLookups(ctx, tx); err != nil {
-			return err
-		}
-
 		renewed, err = r.keys(ctx, tx, r.queries.renew, append([]any{r.engine.keyArg(owner), lease.Milliseconds()}, list...)...)
 		if err != nil || len(renewed) == len(fences) {
 			return err
@@ -294,7 +278,7 @@ func (r *repository) settle(ctx context.Context, owner Key, verdicts []verdict) 
 	err = r.inBatch(ctx, func(tx *sql.Tx) error {
 		settled = make(map[Key]bool, len(verdicts))
 
-		if err := errors.Join(r.engine.planLookups(ctx, tx), r.lockLanes(ctx, tx, lanes)); err != nil {
+		if err := r.lockLanes(ctx, tx, lanes); err != nil {
 			return err
 		}
 

@@ -174,14 +174,10 @@ func (r *repository) loadOutputs(ctx context.Context, tx *sql.Tx, key Key) (enco
 
 // forget removes every trace of an event.
 func (r *repository) forget(ctx context.Context, key Key) (known bool, err error) {
-	err = r.inTx(ctx, func(tx *sql.Tx) error {
-		if err := r.engine.planLookups(ctx, tx); err != nil {
-			return err
-		}
-
-		lanes, err := r.texts(ctx, tx, r.queries.lanesOf, r.engine.listArgs(column{key.hex()})...)
+	err = r.inBatch(ctx, func(tx *sql.Tx) error {
+		lanes, err := r.lanesOfKeys(ctx, tx, column{key.hex()})
 		if err != nil {
-			return r.explain(ctx, tx, err)
+			return err
 		}
 
 		if err := r.lockLanes(ctx, tx, lanes); err != nil {
@@ -189,7 +185,7 @@ func (r *repository) forget(ctx context.Context, key Key) (known bool, err error
 		}
 
 		for _, query := range []string{r.queries.forgetMessage, r.queries.forgetOutput, r.queries.forgetFailure} {
-			if _, err := r.exec(ctx, tx, query, r.engine.keyArg(key)); err != nil {
+			if _, err := tx.ExecContext(ctx, query, r.engine.keyArg(key)); err != nil {
 				return err
 			}
 		}
@@ -198,7 +194,12 @@ func (r *repository) forget(ctx context.Context, key Key) (known bool, err error
 			return err
 		}
 
-		affected, err := r.exec(ctx, tx, r.queries.forget, r.engine.keyArg(key))
+		res, err := tx.ExecContext(ctx, r.queries.forget, r.engine.keyArg(key))
+		if err != nil {
+			return err
+		}
+
+		affected, err := res.RowsAffected()
 		known = affected == 1
 
 		return err

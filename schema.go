@@ -66,7 +66,7 @@ func (ib *Inbox) Migrate(ctx context.Context) error {
 		return fmt.Errorf("inbox: %w", err)
 	}
 
-	err = ib.retryTransient(func() error { return ib.repo.migrate(ctx, migrations) }, func(error) {})
+	err = ib.retryTransient(func() error { return ib.repo.migrate(ctx, migrations) }, nil)
 	if err != nil {
 		return fmt.Errorf("inbox: migrating %s: %w", ib.tables.ledger, err)
 	}

@@ -147,7 +147,7 @@ func (s *subscription) trySettle(verdicts []verdict) (settled map[Key]bool, err 
 		settled, err = s.inbox.repo.settle(ctx, s.owner, verdicts)
 
 		return err
-	}, func(error) {})
+	}, nil)
 
 	return settled, err
 }

@@ -112,7 +112,6 @@ func newSubscription(ctx context.Context, s *subscriber, topic string) (*subscri
 // run works until the subscription is to end, and ends it from the intake to the last verdict.
 func (s *subscription) run() {
 	defer close(s.out)
-
 	defer s.inbox.running.stop(s)
 
 	claiming, stopClaiming := context.WithCancel(context.WithoutCancel(s.subscribing))

@@ -5,37 +5,18 @@
 package deadletters_test
 
 import (
-	"errors"
-	"os/exec"
 	"slices"
-	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/watermill-inbox/inbox"
+	"github.com/watermill-inbox/inbox/tests/leaks"
 	"github.com/watermill-inbox/inbox/tests/modes/process"
-	"github.com/watermill-inbox/inbox/tests/servers"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
 func TestMain(m *testing.M) {
 	process.Main(childVariable, childSpec.run)
-
-	// The goroutine that starts children lives as long as the process: have it there before looking for leaks.
-	cmd := exec.Command("true")
-	if err := errors.Join(servers.StartTied(cmd, syscall.SIGKILL), cmd.Wait()); err != nil {
-		panic(err)
-	}
-
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreCurrent(),
-		// Updates sarama's metrics for as long as the process lives.
-		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
-		// Of RabbitMQ's client, and outlive the closing of a connection by more than the check waits on a busy machine.
-		goleak.IgnoreAnyFunction("github.com/rabbitmq/amqp091-go.(*Connection).heartbeater"),
-		goleak.IgnoreAnyFunction("github.com/rabbitmq/amqp091-go.(*Connection).reader"),
-	)
+	leaks.Verify(m, leaks.OfBrokerClients()...)
 }
 
 // forEachEngine runs a behaviour on a database of its own on every engine, with an effects table.

@@ -3,25 +3,14 @@
 package stored_test
 
 import (
-	"errors"
-	"os/exec"
-	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
-
-	"github.com/watermill-inbox/inbox/tests/servers"
+	"github.com/watermill-inbox/inbox/tests/leaks"
 	"github.com/watermill-inbox/inbox/tests/testdb"
 )
 
 func TestMain(m *testing.M) {
-	// The goroutine that starts servers lives as long as the process: have it there before looking for leaks.
-	cmd := exec.Command("true")
-	if err := errors.Join(servers.StartTied(cmd, syscall.SIGKILL), cmd.Wait()); err != nil {
-		panic(err)
-	}
-
-	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
+	leaks.Verify(m)
 }
 
 // forEachEngine runs a behaviour on a database of its own on every engine, with an effects table.
