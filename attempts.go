@@ -204,7 +204,7 @@ func (c *count) bury(cause error) error {
 		queue:    queueOf(c.event.Consumer, topic),
 		attempts: c.last,
 		err:      printableUpTo(cause.Error(), maxLastError),
-		data:     encodeStored(c.event, topic, c.msg),
+		data:     appendStored(nil, c.event, topic, c.msg),
 	}
 
 	var buried, dead bool

@@ -65,10 +65,8 @@ type engine interface {
 	oneWriter() bool
 	// isolation is that of the inbox's own transactions.
 	isolation() sql.IsolationLevel
-	// beforeBatch is called first in each transaction on stored messages.
-	beforeBatch(ctx context.Context, tx *sql.Tx) error
 	// limitLockWait is called right before a claim and its result right after, for an engine whose claim statement
-	// does not bound its wait by itself.
+	// does not bound its wait by itself. With 0 it has statements wait for locks that would not by default.
 	limitLockWait(ctx context.Context, tx *sql.Tx, d time.Duration) (restore func() error, err error)
 
 	// inClaim reports whether tx, on conn, is still the transaction in which the key was claimed, as far as the engine can
@@ -100,8 +98,10 @@ func (q *queries) batch() []string {
 	statements := append([]string{
 		q.storeEvents, q.strays, q.storeMessages, q.lease, q.renew, q.held, q.published, q.release, q.promote,
 	}, q.finish...)
-	if q.lockLanes != "" {
-		statements = append(statements, q.lockLanes)
+	for _, optional := range []string{q.planLookups, q.lockLanes} {
+		if optional != "" {
+			statements = append(statements, optional)
+		}
 	}
 
 	return statements
@@ -121,9 +121,10 @@ type queries struct {
 	forgetOutput string // key
 
 	// Stored messages. Durations are milliseconds, and all clocks are the database's.
+	planLookups   string   // first in each transaction, leaves the planner nothing but index lookups; "" where it needs no telling
 	storeEvents   string   // consumer, list of key, source, event id, event type; returns keys that were new
 	strays        string   // list of key; returns keys of known events that need a hand-out: no message stored, or outputs left over
-	storeMessages string   // queue, owner, duration, lease, list of key, lane, "leased" "parked" or "due", message
+	storeMessages string   // queue, owner, duration, lease, how many are leased, messages in one piece, list of key, lane, start from 1, size
 	lease         string   // queue, owner, duration, lease, limit; returns leased messages, see repository.lease
 	renew         string   // owner, duration, list of key, lease; returns keys that were renewed
 	held          string   // owner, list of key, lease; returns keys that are leased by the owner, expired or not

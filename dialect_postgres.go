@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -38,9 +37,14 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 		forget:       fmt.Sprintf(`DELETE FROM %s WHERE key = $1`, t.ledger),
 		forgetOutput: fmt.Sprintf(`DELETE FROM %s WHERE key = $1`, t.outputs),
 
+		// The planner goes by statistics, which a queue outruns: what was planned for a table that was empty, or had few
+		// messages due, would read or sort a whole backlog each time.
+		planLookups: `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+			set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
+			set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`,
 		// What is on record already is left out, because ON CONFLICT would wait for whoever is processing it.
 		storeEvents: fill(`INSERT INTO {ledger} (key, consumer, source, event_id, event_type)
-			SELECT r.key, $1::text, r.source, r.id, r.type
+			SELECT r.key, $1::text, COALESCE(r.source, ''), r.id, COALESCE(r.type, '')
 			FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[]) AS r (key, source, id, type)
 			WHERE NOT EXISTS (SELECT FROM {ledger} AS l WHERE l.key = r.key)
 			ON CONFLICT (key) DO NOTHING RETURNING key`),
@@ -49,10 +53,10 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 			AND (l.processed_at IS NULL OR (SELECT true FROM {outputs} AS o WHERE o.key = l.key))`),
 		storeMessages: fill(`INSERT INTO {payloads} (key, queue, lane, due_at, owner, lease, attempts, message)
 			SELECT r.key, $1::uuid, NULLIF(r.lane, '')::bigint,
-				CASE r.state WHEN 'leased' THEN now() + $3::bigint * interval '1 ms' WHEN 'due' THEN now() END,
-				CASE r.state WHEN 'leased' THEN $2::uuid END, CASE r.state WHEN 'leased' THEN $4::bigint END,
-				CASE r.state WHEN 'leased' THEN 1 ELSE 0 END, decode(r.message, 'hex')
-			FROM unnest($5::uuid[], $6::text[], $7::text[], $8::text[]) WITH ORDINALITY AS r (key, lane, state, message, n)
+				CASE WHEN r.n <= $5 THEN now() + $3::bigint * interval '1 ms' WHEN COALESCE(r.lane, '') = '' THEN now() END,
+				CASE WHEN r.n <= $5 THEN $2::uuid END, CASE WHEN r.n <= $5 THEN $4::bigint END,
+				CASE WHEN r.n <= $5 THEN 1 ELSE 0 END, substring($6::bytea FROM r.start FOR r.size)
+			FROM unnest($7::uuid[], $8::text[], $9::int[], $10::int[]) WITH ORDINALITY AS r (key, lane, start, size, n)
 			ORDER BY r.n ON CONFLICT (key) DO NOTHING`),
 		// MATERIALIZED, because a subquery that a join runs twice locks twice as many. And no EXISTS beside a FROM clause,
 		// here and below, because it may be answered by hashing the whole table.
@@ -190,14 +194,22 @@ const (
 		FROM {ledger} AS l LEFT JOIN {payloads} AS p ON p.key = l.key`
 )
 
-// listArgs makes an array literal of each column: unlike drivers' own arrays, every driver sends text alike.
+// listArgs makes an array literal of each column: unlike drivers' own arrays, every driver sends text alike. A column of
+// empty strings alone is sent empty, for which unnest yields NULLs.
 func (postgres) listArgs(columns ...column) []any {
 	args := make([]any, len(columns))
 
 	for i, values := range columns {
-		size := len("{}")
+		size, empty := len("{}"), true
 		for _, value := range values {
 			size += len(value) + len(`"",`)
+			empty = empty && value == ""
+		}
+
+		if empty {
+			args[i] = "{}"
+
+			continue
 		}
 
 		b := append(make([]byte, 0, size), '{')
@@ -220,31 +232,20 @@ func (postgres) listArgs(columns ...column) []any {
 func appendArrayElement(b []byte, value string) []byte {
 	b = append(b, '"')
 
-	for {
-		i := strings.IndexAny(value, `"\`)
-		if i < 0 {
-			return append(append(b, value...), '"')
+	for i := range len(value) {
+		if value[i] == '"' || value[i] == '\\' {
+			b = append(b, '\\')
 		}
 
-		b = append(append(b, value[:i]...), '\\', value[i])
-		value = value[i+1:]
+		b = append(b, value[i])
 	}
+
+	return append(b, '"')
 }
 
 func (postgres) oneWriter() bool { return false }
 
 func (postgres) isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
-
-// beforeBatch leaves the planner nothing but index lookups, one for each item of a list, and the order of an index. It goes
-// by statistics otherwise, which a queue outruns: what was planned for a table that was empty, or had few messages due,
-// would read or sort a whole backlog each time.
-func (postgres) beforeBatch(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-		set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
-		set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`)
-
-	return err
-}
 
 // postgresClaim returns the one statement that a fresh event costs. A conflicting row that is not committed yet makes it
 // wait; a committed one makes it do nothing, without a transaction id being assigned.

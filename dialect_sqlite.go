@@ -43,10 +43,10 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 			AND (l.processed_at IS NULL OR EXISTS (SELECT 1 FROM {outputs} AS o WHERE o.key = l.key))`),
 		storeMessages: fill(`INSERT INTO {payloads} (key, queue, lane, due_at, owner, lease, attempts, message)
 			SELECT unhex({0}), ?1, CAST(NULLIF({1}, '') AS INTEGER),
-				CASE {2} WHEN 'leased' THEN {now} + ?3 WHEN 'due' THEN {now} END,
-				CASE {2} WHEN 'leased' THEN ?2 END, CASE {2} WHEN 'leased' THEN ?4 END,
-				CASE {2} WHEN 'leased' THEN 1 ELSE 0 END, unhex({3})
-			FROM json_each(?5) AS r WHERE true ORDER BY r.key ON CONFLICT (key) DO NOTHING`),
+				CASE WHEN r.key < ?5 THEN {now} + ?3 WHEN {1} = '' THEN {now} END,
+				CASE WHEN r.key < ?5 THEN ?2 END, CASE WHEN r.key < ?5 THEN ?4 END,
+				CASE WHEN r.key < ?5 THEN 1 ELSE 0 END, substr(?6, CAST({2} AS INTEGER), CAST({3} AS INTEGER))
+			FROM json_each(?7) AS r WHERE true ORDER BY r.key ON CONFLICT (key) DO NOTHING`),
 		lease: fill(`UPDATE {payloads} AS p SET owner = ?2, lease = ?4, attempts = p.attempts + 1, due_at = {now} + ?3
 			WHERE p.seq IN (SELECT seq FROM {payloads} WHERE queue = ?1 AND due_at <= {now} ORDER BY due_at, seq LIMIT ?5)
 			RETURNING key, seq, attempts, COALESCE(lane, 0), message,
@@ -194,13 +194,6 @@ func (sqlite) listArgs(columns ...column) []any {
 func (sqlite) oneWriter() bool { return true }
 
 func (sqlite) isolation() sql.IsolationLevel { return sql.LevelDefault }
-
-// beforeBatch makes the connection wait for other writers, see limitLockWait.
-func (e sqlite) beforeBatch(ctx context.Context, tx *sql.Tx) error {
-	_, err := e.limitLockWait(ctx, tx, 0)
-
-	return err
-}
 
 // defaultBusyTimeout is what mattn/go-sqlite3 and Python's sqlite3 module use as well.
 const defaultBusyTimeout = 5 * time.Second

@@ -187,8 +187,10 @@ func (s *subscription) nextBatch(p *pace) (batch []*message.Message) {
 // arrival with several messages.
 func (s *subscription) identifyAll(batch []*message.Message) (arrivals []arrival, messages [][]*message.Message) {
 	known := make(map[Key]int, len(batch))
+	arrivals = make([]arrival, 0, len(batch))
+	messages = make([][]*message.Message, 0, len(batch))
 
-	for _, msg := range batch {
+	for n, msg := range batch {
 		a, err := s.identify(msg)
 		if err != nil {
 			s.refuse(msg, err)
@@ -204,7 +206,7 @@ func (s *subscription) identifyAll(batch []*message.Message) (arrivals []arrival
 
 		known[a.key] = len(arrivals)
 		arrivals = append(arrivals, a)
-		messages = append(messages, []*message.Message{msg})
+		messages = append(messages, batch[n:n+1:n+1])
 	}
 
 	return arrivals, messages
@@ -236,7 +238,7 @@ func (s *subscription) identify(msg *message.Message) (a arrival, err error) {
 	}
 
 	a.key = KeyOf(a.event)
-	a.data = encodeStored(a.event, s.topic, msg)
+	a.msg = msg
 
 	return a, nil
 }
@@ -289,7 +291,7 @@ func (s *subscription) store(arrivals []arrival, messages [][]*message.Message) 
 
 	err := s.inbox.retryTransient(func() (err error) {
 		start = time.Now()
-		stores, err = s.inbox.repo.store(ctx, s.queue, t, arrivals)
+		stores, err = s.inbox.repo.store(ctx, s.topic, t, arrivals)
 
 		return err
 	}, nil)

@@ -56,26 +56,12 @@ func (k *Key) Scan(src any) error {
 
 // parse reads the form of String.
 func (k *Key) parse(text string) error {
-	if len(text) != 36 {
+	parsed, err := uuid.Parse(text)
+	if err != nil || Key(parsed).String() != text {
 		return fmt.Errorf("%w: %q", errNotAKey, printable(text))
 	}
 
-	plain := text[0:8] + text[9:13] + text[14:18] + text[19:23] + text[24:36]
-
-	decoded, err := hex.DecodeString(plain)
-	if err != nil {
-		return fmt.Errorf("%w: %q", errNotAKey, printable(text))
-	}
-
-	var parsed Key
-
-	copy(parsed[:], decoded)
-
-	if parsed.String() != text {
-		return fmt.Errorf("%w: %q", errNotAKey, printable(text))
-	}
-
-	*k = parsed
+	*k = Key(parsed)
 
 	return nil
 }

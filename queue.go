@@ -5,10 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 )
 
 // queueOf identifies the stored messages of a consumer's topic.
@@ -37,8 +38,8 @@ type arrival struct {
 	key   Key
 	event Event
 	lane  lane
-	data  []byte // see encodeStored
-	lease bool   // leave it leased, if it is new and has no lane
+	msg   *message.Message
+	lease bool // leave it leased, if it is new and has no lane
 }
 
 // stored says what became of an arrival.
@@ -95,8 +96,14 @@ func (r *repository) inBatch(ctx context.Context, fn func(tx *sql.Tx) error) err
 	}
 
 	return r.inTx(ctx, func(tx *sql.Tx) error {
-		if err := r.engine.beforeBatch(ctx, tx); err != nil {
+		if _, err := r.engine.limitLockWait(ctx, tx, 0); err != nil {
 			return err
+		}
+
+		if r.queries.planLookups != "" {
+			if _, err := r.batchStmts.exec(ctx, tx, r.queries.planLookups); err != nil {
+				return err
+			}
 		}
 
 		if err := fn(tx); err != nil {
@@ -107,10 +114,10 @@ func (r *repository) inBatch(ctx context.Context, fn func(tx *sql.Tx) error) err
 	})
 }
 
-// store writes what is new of the arrivals, which must have different keys, in the order of their keys, and tells for
-// each what became of it. At most as many stay leased as are marked so.
+// store writes what is new of the arrivals, which must have different keys and one consumer, in the order of their keys, and
+// tells for each what became of it. At most as many stay leased as are marked so.
 func (r *repository) store(
-	ctx context.Context, queue Key, t term, arrivals []arrival,
+	ctx context.Context, topic string, t term, arrivals []arrival,
 ) (fates []stored, err error) {
 	consumer := arrivals[0].event.Consumer
 
@@ -157,7 +164,7 @@ func (r *repository) store(
 			return nil
 		}
 
-		if err := r.storeMessages(ctx, tx, queue, t, arrivals, fates, fresh, strays); err != nil {
+		if err := r.storeMessages(ctx, tx, topic, t, arrivals, fates, fresh, strays); err != nil {
 			return err
 		}
 
@@ -167,37 +174,49 @@ func (r *repository) store(
 	return fates, err
 }
 
+// storeMessages writes those that are to be handed out, the leased ones first. They travel in one piece, because drivers and
+// server take their time over arrays of long elements.
 func (r *repository) storeMessages(
-	ctx context.Context, tx *sql.Tx, queue Key, t term,
+	ctx context.Context, tx *sql.Tx, topic string, t term,
 	arrivals []arrival, fates []stored, fresh, strays map[Key]bool,
 ) error {
-	var keys, lanes, states, data column
+	var (
+		keys, lanes, starts, sizes column
+		messages                   []byte
+	)
 
-	for i, a := range arrivals {
-		state := "due"
-
-		switch {
-		case !fresh[a.key] && !strays[a.key]:
-			continue
-		case a.lane != 0:
-			state = "parked"
-		case a.lease && fresh[a.key]:
-			state = "leased"
-			fates[i] = storedLeased
-		}
-
-		if fates[i] == storedBefore {
-			fates[i] = storedDue
-		}
+	add := func(a arrival) {
+		start := len(messages)
+		messages = appendStored(messages, a.event, topic, a.msg)
 
 		keys = append(keys, a.key.hex())
 		lanes = append(lanes, a.lane.text())
-		states = append(states, state)
-		data = append(data, hex.EncodeToString(a.data))
+		starts = append(starts, strconv.Itoa(start+1))
+		sizes = append(sizes, strconv.Itoa(len(messages)-start))
 	}
 
-	args := append([]any{r.engine.keyArg(queue), r.engine.keyArg(t.owner), t.duration.Milliseconds(), t.number},
-		r.engine.listArgs(keys, lanes, states, data)...)
+	for i, a := range arrivals {
+		if a.lease && fresh[a.key] {
+			fates[i] = storedLeased
+
+			add(a)
+		}
+	}
+
+	leased := len(keys)
+
+	for i, a := range arrivals {
+		if fates[i] != storedLeased && (fresh[a.key] || strays[a.key]) {
+			fates[i] = storedDue
+
+			add(a)
+		}
+	}
+
+	queue := queueOf(arrivals[0].event.Consumer, topic)
+	args := append([]any{
+		r.engine.keyArg(queue), r.engine.keyArg(t.owner), t.duration.Milliseconds(), t.number, leased, messages,
+	}, r.engine.listArgs(keys, lanes, starts, sizes)...)
 	_, err := r.batchStmts.exec(ctx, tx, r.queries.storeMessages, args...)
 
 	return err
@@ -402,10 +421,12 @@ func (r *repository) keys(ctx context.Context, tx *sql.Tx, query string, args ..
 	}
 	defer rows.Close()
 
-	keys := make(map[Key]bool)
+	var (
+		keys = make(map[Key]bool)
+		key  Key
+	)
 
 	for rows.Next() {
-		var key Key
 		if err := rows.Scan(&key); err != nil {
 			return nil, err
 		}

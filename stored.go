@@ -12,10 +12,9 @@ const storedVersion = 1
 
 var errStoredVersion = errors.New("stored message is of a newer version of the library")
 
-// encodeStored keeps a message with what the inbox knows of it, byte for byte: the strings of its event as they were
+// appendStored keeps a message with what the inbox knows of it, byte for byte: the strings of its event as they were
 // received, its topic, and the message in the encoding of outputs.go.
-func encodeStored(ev Event, topic string, msg *message.Message) []byte {
-	b := make([]byte, 0, 256+len(msg.Payload))
+func appendStored(b []byte, ev Event, topic string, msg *message.Message) []byte {
 	b = append(b, storedVersion)
 
 	for _, s := range []string{ev.Consumer, ev.Source, ev.ID, ev.Type, topic} {
@@ -28,7 +27,7 @@ func encodeStored(ev Event, topic string, msg *message.Message) []byte {
 	return appendMessages(b, []*message.Message{msg})
 }
 
-// decodeStored is the reverse of encodeStored.
+// decodeStored is the reverse of appendStored.
 func decodeStored(b []byte) (ev Event, topic string, msg *message.Message, err error) {
 	if len(b) == 0 {
 		return ev, "", nil, errTruncated
