@@ -111,7 +111,8 @@ func (q *queries) batch() []string {
 // where that is allowed.
 type column []string
 
-// queries are an engine's statements for one set of tables. A list stands for the arguments that listArgs makes of it.
+// queries are an engine's statements for one set of tables. A list stands for the arguments that listArgs makes of it. Keys are
+// returned in their 16 bytes, one or more of them in a row.
 type queries struct {
 	claim        string // key, consumer, source, event id, event type
 	known        string // key

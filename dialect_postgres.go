@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -26,7 +27,10 @@ func (postgres) supports(level sql.IsolationLevel) bool {
 }
 
 func (postgres) queries(t tables, lockWait time.Duration) queries {
-	fill := t.fill
+	// Keys come back in one value, because drivers take their time over rows.
+	fill := func(text string) string {
+		return t.fill(strings.ReplaceAll(text, "{keys}", "string_agg(uuid_send(key), '')"))
+	}
 
 	return queries{
 		claim: postgresClaim(t.ledger, lockWait),
@@ -43,14 +47,20 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 			set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
 			set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`,
 		// What is on record already is left out, because ON CONFLICT would wait for whoever is processing it.
-		storeEvents: fill(`INSERT INTO {ledger} (key, consumer, source, event_id, event_type)
-			SELECT r.key, $1::text, COALESCE(r.source, ''), r.id, COALESCE(r.type, '')
-			FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[]) AS r (key, source, id, type)
-			WHERE NOT EXISTS (SELECT FROM {ledger} AS l WHERE l.key = r.key)
-			ON CONFLICT (key) DO NOTHING RETURNING key`),
-		strays: fill(`SELECT l.key FROM unnest($1::uuid[]) AS r (key) JOIN {ledger} AS l ON l.key = r.key
-			WHERE NOT EXISTS (SELECT FROM {payloads} AS p WHERE p.key = l.key)
-			AND (l.processed_at IS NULL OR (SELECT true FROM {outputs} AS o WHERE o.key = l.key))`),
+		storeEvents: fill(`WITH new AS (
+				INSERT INTO {ledger} (key, consumer, source, event_id, event_type)
+				SELECT r.key, $1::text, COALESCE(r.source, ''), r.id, COALESCE(r.type, '')
+				FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[]) AS r (key, source, id, type)
+				WHERE NOT EXISTS (SELECT FROM {ledger} AS l WHERE l.key = r.key)
+				ON CONFLICT (key) DO NOTHING RETURNING key
+			)
+			SELECT {keys} FROM new`),
+		strays: fill(`WITH strays AS (
+				SELECT l.key FROM unnest($1::uuid[]) AS r (key) JOIN {ledger} AS l ON l.key = r.key
+				WHERE NOT EXISTS (SELECT FROM {payloads} AS p WHERE p.key = l.key)
+				AND (l.processed_at IS NULL OR (SELECT true FROM {outputs} AS o WHERE o.key = l.key))
+			)
+			SELECT {keys} FROM strays`),
 		storeMessages: fill(`INSERT INTO {payloads} (key, queue, lane, due_at, owner, lease, attempts, message)
 			SELECT r.key, $1::uuid, NULLIF(r.lane, '')::bigint,
 				CASE WHEN r.n <= $5 THEN now() + $3::bigint * interval '1 ms' WHEN COALESCE(r.lane, '') = '' THEN now() END,
@@ -75,11 +85,16 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				SELECT p.key FROM unnest($3::uuid[], $4::bigint[]) AS f (key, lease)
 				JOIN {payloads} AS p ON p.key = f.key AND p.owner = $1 AND p.lease = f.lease
 				FOR UPDATE OF p SKIP LOCKED
+			), renewed AS (
+				UPDATE {payloads} AS p SET due_at = now() + $2::bigint * interval '1 ms'
+				FROM mine WHERE p.key = mine.key RETURNING p.key
 			)
-			UPDATE {payloads} AS p SET due_at = now() + $2::bigint * interval '1 ms'
-			FROM mine WHERE p.key = mine.key RETURNING p.key`),
-		held: fill(`SELECT p.key FROM unnest($2::uuid[], $3::bigint[]) AS f (key, lease)
-			JOIN {payloads} AS p ON p.key = f.key AND p.owner = $1 AND p.lease = f.lease`),
+			SELECT {keys} FROM renewed`),
+		held: fill(`WITH held AS (
+				SELECT p.key FROM unnest($2::uuid[], $3::bigint[]) AS f (key, lease)
+				JOIN {payloads} AS p ON p.key = f.key AND p.owner = $1 AND p.lease = f.lease
+			)
+			SELECT {keys} FROM held`),
 		hold: fill(`WITH mine AS MATERIALIZED (
 				SELECT key FROM {payloads} WHERE key = $1 AND owner = $2 AND lease = $3 FOR UPDATE
 			)
@@ -92,9 +107,9 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 			), processed AS (
 				UPDATE {ledger} AS l SET processed_at = now() FROM gone WHERE l.key = gone.key AND l.processed_at IS NULL
 			)
-			SELECT key FROM gone`)},
+			SELECT {keys} FROM gone`)},
 		published: fill(`DELETE FROM {outputs} AS o USING unnest($1::uuid[]) AS r (key) WHERE o.key = r.key`),
-		release: fill(`UPDATE {payloads} AS p SET owner = NULL,
+		release: fill(`WITH released AS (UPDATE {payloads} AS p SET owner = NULL,
 				attempts = p.attempts - CASE WHEN f.fate IN ('back', 'out') THEN 1 ELSE 0 END,
 				due_at = CASE f.fate WHEN 'retry' THEN now() + f.delay * interval '1 ms'
 					WHEN 'back' THEN LEAST(now(), (SELECT l.received_at FROM {ledger} AS l WHERE l.key = p.key)) END,
@@ -104,7 +119,8 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 					CASE WHEN (SELECT l.processed_at IS NOT NULL FROM {ledger} AS l WHERE l.key = r.key)
 						THEN 'retry' ELSE r.fate END AS fate
 				FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::text[]) AS r (key, lease, fate, delay, error)) AS f
-			WHERE p.key = f.key AND p.owner = $1 AND p.lease = f.lease RETURNING p.key`),
+			WHERE p.key = f.key AND p.owner = $1 AND p.lease = f.lease RETURNING p.key)
+			SELECT {keys} FROM released`),
 		// The first number is arbitrary: the first bytes of SHA-256("watermill-inbox lanes").
 		lockLanes: `SELECT count(pg_advisory_xact_lock(913975187, l.lock)) FROM unnest($1::int[]) AS l (lock)`,
 		promote: fill(`UPDATE {payloads} SET due_at = now() WHERE key IN (
@@ -145,15 +161,18 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 		isDead: fill(`SELECT EXISTS (SELECT FROM {payloads} WHERE key = $1 AND dead_at IS NOT NULL)`),
 		lanesOf: fill(`SELECT DISTINCT p.lane FROM unnest($1::uuid[]) AS r (key) JOIN {payloads} AS p ON p.key = r.key
 			WHERE p.lane IS NOT NULL`),
-		requeue: fill(`UPDATE {payloads} AS p SET dead_at = NULL, attempts = 0, due_at = CASE WHEN p.lane IS NULL THEN now() END
-			FROM unnest($1::uuid[]) AS r (key) WHERE p.key = r.key AND p.dead_at IS NOT NULL RETURNING p.key`),
+		requeue: fill(`WITH requeued AS (
+				UPDATE {payloads} AS p SET dead_at = NULL, attempts = 0, due_at = CASE WHEN p.lane IS NULL THEN now() END
+				FROM unnest($1::uuid[]) AS r (key) WHERE p.key = r.key AND p.dead_at IS NOT NULL RETURNING p.key
+			)
+			SELECT {keys} FROM requeued`),
 		discard: []string{fill(`WITH gone AS (
 				DELETE FROM {payloads} AS p USING unnest($1::uuid[]) AS r (key)
 				WHERE p.key = r.key AND p.dead_at IS NOT NULL RETURNING p.key
 			), processed AS (
 				UPDATE {ledger} AS l SET processed_at = now() FROM gone WHERE l.key = gone.key AND l.processed_at IS NULL
 			)
-			SELECT key FROM gone`)},
+			SELECT {keys} FROM gone`)},
 		listDead: fill(postgresEntries + ` WHERE p.dead_at IS NOT NULL ORDER BY p.dead_at, p.seq LIMIT $1`),
 		listStale: fill(postgresEntries + ` WHERE l.processed_at IS NULL AND p.dead_at IS NULL
 			AND l.received_at <= now() - $1::bigint * interval '1 ms' ORDER BY l.received_at LIMIT $2`),

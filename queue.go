@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -413,7 +414,7 @@ func (r *repository) follow(ctx context.Context, tx *sql.Tx, keys map[Key]bool, 
 	return nil
 }
 
-// keys returns the keys that a statement yields.
+// keys returns the keys that a statement yields, of which a row may hold none, one or many.
 func (r *repository) keys(ctx context.Context, tx *sql.Tx, query string, args ...any) (map[Key]bool, error) {
 	rows, err := r.batchStmts.query(ctx, tx, query, args...)
 	if err != nil {
@@ -421,17 +422,21 @@ func (r *repository) keys(ctx context.Context, tx *sql.Tx, query string, args ..
 	}
 	defer rows.Close()
 
-	var (
-		keys = make(map[Key]bool)
-		key  Key
-	)
+	keys := make(map[Key]bool)
 
 	for rows.Next() {
-		if err := rows.Scan(&key); err != nil {
+		var row []byte
+		if err := rows.Scan(&row); err != nil {
 			return nil, err
 		}
 
-		keys[key] = true
+		if len(row)%len(Key{}) != 0 {
+			return nil, fmt.Errorf("%w: %d bytes", errNotAKey, len(row))
+		}
+
+		for key := range slices.Chunk(row, len(Key{})) {
+			keys[Key(key)] = true
+		}
 	}
 
 	return keys, rows.Err()
