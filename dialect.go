@@ -126,7 +126,7 @@ type queries struct {
 	storeEvents   string   // consumer, list of key, source, event id, event type; returns keys that were new
 	strays        string   // list of key; returns keys of known events that need a hand-out: no message stored, or outputs left over
 	storeMessages string   // queue, owner, duration, lease, how many are leased, messages in one piece, list of key, lane, start from 1, size
-	lease         string   // queue, owner, duration, lease, limit; returns leased messages, see repository.lease
+	lease         string   // queue, owner, duration, lease, limit, place; returns leased messages, see repository.lease
 	renew         string   // owner, duration, list of key, lease; returns keys that were renewed
 	held          string   // owner, list of key, lease; returns keys that are leased by the owner, expired or not
 	hold          string   // key, owner, lease; marks the event processed and locks its message while the lease is the owner's

@@ -71,13 +71,14 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 		// MATERIALIZED, because a subquery that a join runs twice locks twice as many. And no EXISTS beside a FROM clause,
 		// here and below, because it may be answered by hashing the whole table.
 		lease: fill(`WITH due AS MATERIALIZED (
-				SELECT key FROM {payloads} WHERE queue = $1 AND due_at <= now()
+				SELECT key, due_at FROM {payloads} WHERE queue = $1 AND due_at <= now()
+				AND (due_at, seq) > (timestamptz 'epoch' + $6::bigint * interval '1 microsecond', $7::bigint)
 				ORDER BY due_at, seq LIMIT $5 FOR UPDATE SKIP LOCKED
 			)
 			UPDATE {payloads} AS p SET owner = $2, lease = $4, attempts = p.attempts + 1,
 				due_at = now() + $3::bigint * interval '1 ms'
 			FROM due WHERE p.key = due.key
-			RETURNING p.key, p.seq, p.attempts, COALESCE(p.lane, 0), p.message,
+			RETURNING p.key, (extract(epoch FROM due.due_at) * 1000000)::bigint, p.seq, p.attempts, COALESCE(p.lane, 0), p.message,
 				COALESCE((SELECT l.processed_at IS NOT NULL FROM {ledger} AS l WHERE l.key = p.key), false),
 				COALESCE((SELECT true FROM {outputs} AS o WHERE o.key = p.key), false)`),
 		// What is locked is in the hands of a transaction of its owner's, and nobody else can lease it meanwhile.

@@ -48,8 +48,9 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 				CASE WHEN r.key < ?5 THEN 1 ELSE 0 END, substr(?6, CAST({2} AS INTEGER), CAST({3} AS INTEGER))
 			FROM json_each(?7) AS r WHERE true ORDER BY r.key ON CONFLICT (key) DO NOTHING`),
 		lease: fill(`UPDATE {payloads} AS p SET owner = ?2, lease = ?4, attempts = p.attempts + 1, due_at = {now} + ?3
-			WHERE p.seq IN (SELECT seq FROM {payloads} WHERE queue = ?1 AND due_at <= {now} ORDER BY due_at, seq LIMIT ?5)
-			RETURNING key, seq, attempts, COALESCE(lane, 0), message,
+			WHERE p.seq IN (SELECT seq FROM {payloads} WHERE queue = ?1 AND due_at <= {now}
+				AND (due_at, seq) > (?6, ?7) ORDER BY due_at, seq LIMIT ?5)
+			RETURNING key, 0, seq, attempts, COALESCE(lane, 0), message,
 				EXISTS (SELECT 1 FROM {ledger} AS l WHERE l.key = {payloads_name}.key AND l.processed_at IS NOT NULL),
 				EXISTS (SELECT 1 FROM {outputs} AS o WHERE o.key = {payloads_name}.key)`),
 		renew: fill(`UPDATE {payloads} AS p SET due_at = {now} + ?2 FROM json_each(?3) AS r

@@ -24,7 +24,10 @@ func (s *subscription) claimAll(ctx context.Context) {
 	poll := time.NewTimer(pollInterval)
 	defer poll.Stop()
 
-	pause := retryPause
+	var (
+		pause  = retryPause
+		search search
+	)
 
 	for {
 		select {
@@ -44,7 +47,8 @@ func (s *subscription) claimAll(ctx context.Context) {
 				break // freeing one wakes up, and so does polling
 			}
 
-			claimed, err := s.claim(n)
+			from := search.from(time.Now())
+			claimed, err := s.claim(&search, from, n)
 			s.slots.give(n - claimed) // without waking up for them
 
 			if err != nil {
@@ -57,32 +61,43 @@ func (s *subscription) claimAll(ctx context.Context) {
 
 			pause = retryPause
 
-			if claimed < n {
+			if claimed == n {
+				continue
+			}
+
+			if from == (place{}) {
 				s.behind.Store(false)
+			} else if rest := time.Until(search.rest); rest > 0 {
+				s.retry.in(rest)
+
+				break
 			}
 		}
 	}
 }
 
 // claim leases up to n messages and returns how many slots they take.
-func (s *subscription) claim(n int) (int, error) {
+func (s *subscription) claim(search *search, from place, n int) (int, error) {
 	ctx, cancel := s.statement()
 	defer cancel()
 
 	var (
 		start   time.Time
 		claimed []leased
+		last    place
 	)
 
 	err := s.inbox.retryTransient(func() (err error) {
 		start = time.Now()
-		claimed, err = s.inbox.repo.lease(ctx, s.queue, s.newTerm(), n)
+		claimed, last, err = s.inbox.repo.lease(ctx, s.queue, s.newTerm(), from, n)
 
 		return err
 	}, nil)
 	if err != nil {
 		return 0, err
 	}
+
+	search.found(from, last, len(claimed) < n, start, time.Now())
 
 	for _, l := range claimed {
 		s.receive(l, start)

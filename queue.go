@@ -223,25 +223,44 @@ func (r *repository) storeMessages(
 	return err
 }
 
-// lease claims up to limit messages that are due, oldest first.
-func (r *repository) lease(ctx context.Context, queue Key, t term, limit int) (claimed []leased, err error) {
-	err = r.inBatch(ctx, func(tx *sql.Tx) error {
-		claimed = nil
+// place is one in the order in which the messages of a queue are claimed. The zero value is before all of them. Engines in which
+// finished messages are in nobody's way have no other.
+type place struct{ due, seq int64 }
 
-		rows, err := r.batchStmts.query(ctx, tx, r.queries.lease,
-			r.engine.keyArg(queue), r.engine.keyArg(t.owner), t.duration.Milliseconds(), t.number, limit)
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.due, q.due), cmp.Compare(p.seq, q.seq))
+}
+
+// lease claims up to limit messages that are due, oldest first and none before from, and returns the place of the last one.
+func (r *repository) lease(
+	ctx context.Context, queue Key, t term, from place, limit int,
+) (claimed []leased, last place, err error) {
+	err = r.inBatch(ctx, func(tx *sql.Tx) error {
+		claimed, last = nil, from
+
+		rows, err := r.batchStmts.query(ctx, tx, r.queries.lease, r.engine.keyArg(queue),
+			r.engine.keyArg(t.owner), t.duration.Milliseconds(), t.number, limit, from.due, from.seq)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 
 		for rows.Next() {
-			l := leased{fence: fence{lease: t.number}}
-			if err := rows.Scan(&l.key, &l.seq, &l.attempts, &l.lane, &l.data, &l.processed, &l.outputs); err != nil {
+			var (
+				l  = leased{fence: fence{lease: t.number}}
+				at place
+			)
+
+			if err := rows.Scan(&l.key, &at.due, &at.seq, &l.attempts, &l.lane, &l.data, &l.processed, &l.outputs); err != nil {
 				return err
 			}
 
+			l.seq = at.seq
 			claimed = append(claimed, l)
+
+			if at.compare(last) > 0 {
+				last = at
+			}
 		}
 
 		return rows.Err()
@@ -249,7 +268,7 @@ func (r *repository) lease(ctx context.Context, queue Key, t term, limit int) (c
 
 	slices.SortFunc(claimed, func(a, b leased) int { return cmp.Compare(a.seq, b.seq) })
 
-	return claimed, err
+	return claimed, last, err
 }
 
 // renew extends leases and returns the keys of those that still are the owner's.

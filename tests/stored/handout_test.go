@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -104,6 +105,32 @@ func TestHandOut(t *testing.T) {
 		busy.Ack()
 
 		p.requireHandedOut(t, ids...)
+	})
+
+	forEachEngine(t, "finds what becomes due in front of a backlog that does not end", func(t *testing.T, db *testdb.DB) {
+		const early = "early"
+
+		p := start(t, db.New(t), inbox.WithConcurrency(1))
+		p.store(t, append(numbered("e", 20), early)...)
+		p.next(t).Ack()
+		p.next(t).Ack()
+		setDue(t, db, early, -time.Hour)
+
+		for n, deadline := 0, time.Now().Add(30*time.Second); ; n++ {
+			msg := p.next(t)
+			if msg.UUID == early {
+				msg.Ack()
+
+				return
+			}
+
+			if time.Now().After(deadline) {
+				t.Fatalf("%d messages were handed out, and %s was not among them", n, early)
+			}
+
+			p.store(t, fmt.Sprintf("more%d", n))
+			msg.Ack()
+		}
 	})
 
 	forEachEngine(t, "goes on in another process with what the first did not hand out, oldest first", func(t *testing.T, db *testdb.DB) {
