@@ -123,6 +123,27 @@ func TestNotCounted(t *testing.T) {
 		s.RequireOnce(t, "order-1")
 	})
 
+	both(t, "is a transaction that got into the way of others once too often", func(t *testing.T, db *testdb.DB, opts ...inbox.Option) {
+		s := newStation(t, db, append(opts, inbox.WithMaxTxRetries(1))...)
+		s.handle = func(run int, _ *message.Message) ([]*message.Message, error) {
+			if run <= 2*(n+1) {
+				return nil, fmt.Errorf("reading the stock: %w", inTheWay{})
+			}
+
+			return nil, nil
+		}
+
+		for range n + 1 {
+			require.ErrorIs(t, s.deliverOnce("order-1"), inTheWay{})
+		}
+
+		require.Equal(t, "runs", s.runs.of("order-1"), 2*(n+1))
+		s.requireRows(t, failures, 0)
+		require.OK(t, s.deliverOnce("order-1"))
+		s.requireDead(t)
+		s.RequireOnce(t, "order-1")
+	}, outsideOfRouters())
+
 	both(t, "is a claim that the database refuses", func(t *testing.T, db *testdb.DB, opts ...inbox.Option) {
 		s := newStation(t, db, opts...)
 		accept := refuseInserts(t, db, "inbox")
@@ -161,6 +182,13 @@ func TestNotCounted(t *testing.T) {
 		s.RequireOnce(t, "order-1")
 	}, outsideOfRouters())
 }
+
+// inTheWay is what handlers get from every driver when their transaction has to be run again.
+type inTheWay struct{}
+
+func (inTheWay) Error() string    { return "in the way of another transaction" }
+func (inTheWay) SQLState() string { return "40001" }
+func (inTheWay) Code() int        { return 5 }
 
 // refuseInserts has the database refuse new rows of a table until accept is called.
 func refuseInserts(t *testing.T, db *testdb.DB, table string) (accept func()) {

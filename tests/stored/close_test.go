@@ -186,4 +186,47 @@ func TestClose(t *testing.T) {
 		heir := startBacklog(t, another(t, db).New(t), inbox.WithMaxAttempts(1))
 		heir.requireHandedOut(t, "e1")
 	})
+
+	forSQLite(t, "does not wait for ever for a broker that never ends its messages, and stores what that still delivers", func(
+		t *testing.T, db *testdb.DB,
+	) {
+		b := endless{make(chan *message.Message)}
+		sub, err := db.New(t).Subscriber(billing, b)
+		require.OK(t, err)
+
+		messages := subscribe(t, sub, orders)
+		sent := delivery("e1")
+		b.messages <- sent
+
+		requireAcked(t, sent)
+		nextOf(t, messages).Ack()
+		awaitFinished(t, db, "e1")
+
+		closed := make(chan error, 1)
+
+		go func() { closed <- sub.Close() }()
+
+		late := delivery("e2")
+		b.messages <- late
+
+		requireAcked(t, late)
+
+		select {
+		case err := <-closed:
+			require.OK(t, err)
+		case <-time.After(2 * require.Patience): // half of it is as it should be
+			t.Fatal("the subscriber does not close")
+		}
+
+		stored(t, db, "e2")
+	})
 }
+
+// endless is a broker's subscriber that ignores its end.
+type endless struct{ messages chan *message.Message }
+
+func (b endless) Subscribe(context.Context, string) (<-chan *message.Message, error) {
+	return b.messages, nil
+}
+
+func (endless) Close() error { return nil }

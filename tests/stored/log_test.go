@@ -100,4 +100,17 @@ func TestLog(t *testing.T) {
 			t.Errorf("logged: %s", text)
 		}
 	})
+
+	forEachEngine(t, "warns of two subscriptions that share the events of a consumer, and not of a backlog", func(t *testing.T, db *testdb.DB) {
+		logger := watermill.NewCaptureLogger()
+		ib := db.New(t, inbox.WithLogger(logger))
+		p := start(t, ib)
+		startBacklog(t, ib)
+		subscribe(t, p.subscriber, "refunds")
+		require.Equal(t, "errors", errorsIn(logger), nil)
+
+		subscribe(t, p.subscriber, orders)
+		requireLogged(t, logger, "second subscription", billing, orders)
+		require.Equal(t, "errors", len(errorsIn(logger)), 1)
+	})
 }

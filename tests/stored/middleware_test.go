@@ -118,6 +118,46 @@ func TestMiddleware(t *testing.T) {
 		db.RequireOnce(t, "e1")
 	})
 
+	forEachEngine(t, "finishes what a handler acks by hand, with its writes or without", func(t *testing.T, db *testdb.DB) {
+		logger := watermill.NewCaptureLogger()
+		s := serve(t, db.New(t, inbox.WithLogger(logger)), func(_ int, msg *message.Message) ([]*message.Message, error) {
+			if err := write(db, msg, nil); err != nil {
+				return nil, err
+			}
+
+			msg.Ack()
+
+			if msg.UUID == "failed" {
+				return nil, errBroken
+			}
+
+			return nil, nil
+		}, 0)
+
+		s.store(t, "acked", "failed")
+		awaitFinished(t, db, "acked", "failed")
+		s.requireRuns(t, 2)
+		db.RequireOnce(t, "acked")
+		requireLogged(t, logger, "event lost", "failed", errBroken.Error())
+	})
+
+	testdb.ForEach(t, []testdb.Engine{testdb.PQ, testdb.PGX}, "holds nobody up while a handler goes on after it has acked by hand", func(
+		t *testing.T, db *testdb.DB,
+	) {
+		s := serve(t, db.New(t), func(_ int, msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID == "acked" {
+				msg.Ack()
+				awaitFinished(t, db, "other")
+			}
+
+			return nil, write(db, msg, nil)
+		}, 0)
+
+		s.store(t, "acked", "other")
+		awaitFinished(t, db, "acked", "other")
+		db.RequireOnce(t, "acked", "other")
+	})
+
 	forEachEngine(t, "undoes the handler's writes after an error and a panic, and the next attempt runs", func(t *testing.T, db *testdb.DB) {
 		s := serve(t, db.New(t), func(run int, msg *message.Message) ([]*message.Message, error) {
 			if err := write(db, msg, nil); err != nil {

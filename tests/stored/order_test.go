@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +31,22 @@ type ordered struct {
 // handle acks three of four messages.
 func (o *ordered) handle(t testing.TB, db *testdb.DB, msg *message.Message) {
 	t.Helper()
+	o.run(t, msg, func() (ack bool) {
+		if rand.IntN(4) == 0 {
+			return false
+		}
+
+		if err := write(db, msg, nil); err != nil {
+			t.Errorf("%s: %v", msg.UUID, err)
+		}
+
+		return true
+	})
+}
+
+// run acks a message or nacks it as work says.
+func (o *ordered) run(t testing.TB, msg *message.Message, work func() (ack bool)) {
+	t.Helper()
 
 	key := keyOfID(msg.UUID)
 
@@ -40,12 +57,7 @@ func (o *ordered) handle(t testing.TB, db *testdb.DB, msg *message.Message) {
 	o.running[key] = msg.UUID
 	o.mu.Unlock()
 
-	ack := rand.IntN(4) > 0
-	if ack {
-		if err := write(db, msg, nil); err != nil {
-			t.Errorf("%s: %v", msg.UUID, err)
-		}
-	}
+	ack := work()
 
 	o.mu.Lock()
 	delete(o.running, key)
@@ -268,4 +280,55 @@ func TestOrder(t *testing.T) {
 		setDue(t, db, "k1", -time.Second)
 		p2.requireHandedOut(t, "k1", "k2", "k3")
 	})
+
+	forEachEngine(t, "of a key is one at a time while its messages die and are requeued, and none is forgotten", func(t *testing.T, db *testdb.DB) {
+		const deaths = 200
+
+		var handlers sync.WaitGroup
+
+		t.Cleanup(handlers.Wait) // which comes after the processes are closed
+
+		var (
+			ids     = append(numbered("k", 5), numbered("j", 5)...)
+			options = []inbox.SubscriberOption{byLetters, inbox.WithMaxAttempts(1)}
+			first   = start(t, db.New(t), options...)
+			second  = startBacklog(t, another(t, db).New(t), options...)
+			o       = &ordered{running: make(map[string]string), done: make(map[string][]string)}
+			died    atomic.Int64
+		)
+
+		for _, p := range []*process{first, second} {
+			for range 4 {
+				handlers.Go(func() {
+					for msg := range p.messages {
+						o.run(t, msg, func() (ack bool) {
+							return died.Add(1) > deaths && write(db, msg, nil) == nil
+						})
+					}
+				})
+			}
+		}
+
+		first.store(t, ids...)
+
+		for deadline := time.Now().Add(require.Patience); unfinished(t, db) > 0; {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d events are not finished after %d attempts", unfinished(t, db), died.Load())
+			}
+
+			dead, err := second.Dead(t.Context(), len(ids))
+			require.OK(t, err)
+
+			_, err = second.Requeue(t.Context(), keysOf(dead)...)
+			require.OK(t, err)
+		}
+
+		db.RequireOnce(t, ids...)
+	})
+}
+
+func unfinished(t testing.TB, db *testdb.DB) int {
+	t.Helper()
+
+	return db.Int(t, "SELECT count(*) FROM "+db.Table("inbox_payloads"))
 }
