@@ -26,7 +26,7 @@ func TestBacklogOfAMillionMessages(t *testing.T) {
 		part        = 20_000
 		concurrency = 16 // the default
 		mostMemory  = 50 << 20
-		mostRead    = 100 // rows, for each message that is handled
+		mostRead    = 500 // rows, for each message that is handled
 		leastRate   = 50  // per second, on a machine that has much else to do
 	)
 
