@@ -63,10 +63,12 @@ type engine interface {
 	listArgs(columns ...column) []any
 	// oneWriter reports that transactions which write had better wait for each other outside of the database.
 	oneWriter() bool
+	// waitForLocks has a transaction of the inbox's own wait for others.
+	waitForLocks(ctx context.Context, tx *sql.Tx) error
 	// isolation is that of the inbox's own transactions.
 	isolation() sql.IsolationLevel
 	// limitLockWait is called right before a claim and its result right after, for an engine whose claim statement
-	// does not bound its wait by itself. With 0 it has statements wait for locks that would not by default.
+	// does not bound its wait by itself.
 	limitLockWait(ctx context.Context, tx *sql.Tx, d time.Duration) (restore func() error, err error)
 
 	// inClaim reports whether tx, on conn, is still the transaction in which the key was claimed, as far as the engine can
@@ -98,7 +100,7 @@ func (q *queries) batch() []string {
 	statements := append([]string{
 		q.storeEvents, q.strays, q.storeMessages, q.lease, q.renew, q.held, q.published, q.release, q.promote,
 	}, q.finish...)
-	for _, optional := range []string{q.planLookups, q.lockLanes} {
+	for _, optional := range []string{q.planLookups, q.lockLanes, q.clock} {
 		if optional != "" {
 			statements = append(statements, optional)
 		}
@@ -108,7 +110,7 @@ func (q *queries) batch() []string {
 }
 
 // column is a column of a list, in a form that every engine can read: numbers in decimal, bytes in hex, and "" for NULL
-// where that is allowed.
+// where that is allowed. Statements get either of "" and NULL for the other.
 type column []string
 
 // queries are an engine's statements for one set of tables. A list stands for the arguments that listArgs makes of it. Keys are
@@ -125,8 +127,9 @@ type queries struct {
 	planLookups   string   // first in each transaction, leaves the planner nothing but index lookups; "" where it needs no telling
 	storeEvents   string   // consumer, list of key, source, event id, event type; returns keys that were new
 	strays        string   // list of key; returns keys of known events that need a hand-out: no message stored, or outputs left over
-	storeMessages string   // queue, owner, duration, lease, how many are leased, messages in one piece, list of key, lane, start from 1, size
-	lease         string   // queue, owner, duration, lease, limit, place; returns leased messages, see repository.lease
+	storeMessages string   // queue, owner, duration, messages in one piece, list of key, lane, lease, start from 1, size
+	lease         string   // queue, owner, duration, lease, limit, place; returns leased messages, see repository.claimDue
+	clock         string   // returns the time of the transaction, as in places; "" where there is one place only
 	renew         string   // owner, duration, list of key, lease; returns keys that were renewed
 	held          string   // owner, list of key, lease; returns keys that are leased by the owner, expired or not
 	hold          string   // key, owner, lease; marks the event processed and locks its message while the lease is the owner's

@@ -27,9 +27,12 @@ func (postgres) supports(level sql.IsolationLevel) bool {
 }
 
 func (postgres) queries(t tables, lockWait time.Duration) queries {
-	// Keys come back in one value, because drivers take their time over rows.
-	fill := func(text string) string {
-		return t.fill(strings.ReplaceAll(text, "{keys}", "string_agg(uuid_send(key), '')"))
+	fill := func(text string) string { return t.fill(postgresShorthands.Replace(text)) }
+
+	// fenced is true of messages that are in a list with the number of their lease, and the owner's.
+	fenced := func(keys, leases string) string {
+		return fmt.Sprintf(`p.key = ANY(%[1]s::uuid[]) AND p.owner = $1 AND (
+			(p.key, p.lease) IN (SELECT f.key, f.lease FROM unnest(%[1]s::uuid[], %[2]s::bigint[]) AS f (key, lease))) IS TRUE`, keys, leases)
 	}
 
 	return queries{
@@ -42,7 +45,9 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 		forgetOutput: fmt.Sprintf(`DELETE FROM %s WHERE key = $1`, t.outputs),
 
 		// The planner goes by statistics, which a queue outruns: what was planned for a table that was empty, or had few
-		// messages due, would read or sort a whole backlog each time.
+		// messages due, would read or sort a whole backlog each time. Where it thinks that one message is left it joins by
+		// reading a whole index, too. So there are no joins below with a table of the inbox's, and no EXISTS, which is one: rows are
+		// looked up by ANY of an array, or by a subquery that yields a value.
 		planLookups: `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 			set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
 			set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`,
@@ -51,89 +56,91 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				INSERT INTO {ledger} (key, consumer, source, event_id, event_type)
 				SELECT r.key, $1::text, COALESCE(r.source, ''), r.id, COALESCE(r.type, '')
 				FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[]) AS r (key, source, id, type)
-				WHERE NOT EXISTS (SELECT FROM {ledger} AS l WHERE l.key = r.key)
+				WHERE (SELECT true FROM {ledger} AS l WHERE l.key = r.key) IS NULL
 				ON CONFLICT (key) DO NOTHING RETURNING key
 			)
 			SELECT {keys} FROM new`),
 		strays: fill(`WITH strays AS (
-				SELECT l.key FROM unnest($1::uuid[]) AS r (key) JOIN {ledger} AS l ON l.key = r.key
-				WHERE NOT EXISTS (SELECT FROM {payloads} AS p WHERE p.key = l.key)
+				SELECT l.key FROM {ledger} AS l
+				WHERE l.key = ANY($1::uuid[]) AND (SELECT true FROM {payloads} AS p WHERE p.key = l.key) IS NULL
 				AND (l.processed_at IS NULL OR (SELECT true FROM {outputs} AS o WHERE o.key = l.key))
 			)
 			SELECT {keys} FROM strays`),
 		storeMessages: fill(`INSERT INTO {payloads} (key, queue, lane, due_at, owner, lease, attempts, message)
 			SELECT r.key, $1::uuid, NULLIF(r.lane, '')::bigint,
-				CASE WHEN r.n <= $5 THEN now() + $3::bigint * interval '1 ms' WHEN COALESCE(r.lane, '') = '' THEN now() END,
-				CASE WHEN r.n <= $5 THEN $2::uuid END, CASE WHEN r.n <= $5 THEN $4::bigint END,
-				CASE WHEN r.n <= $5 THEN 1 ELSE 0 END, substring($6::bytea FROM r.start FOR r.size)
-			FROM unnest($7::uuid[], $8::text[], $9::int[], $10::int[]) WITH ORDINALITY AS r (key, lane, start, size, n)
+				CASE WHEN r.lease <> '' THEN now() + $3::bigint * interval '1 ms' WHEN COALESCE(r.lane, '') = '' THEN now() END,
+				CASE WHEN r.lease <> '' THEN $2::uuid END, NULLIF(r.lease, '')::bigint,
+				CASE WHEN r.lease <> '' THEN 1 ELSE 0 END, substring($4::bytea FROM r.start FOR r.size)
+			FROM unnest($5::uuid[], $6::text[], $7::text[], $8::int[], $9::int[])
+				WITH ORDINALITY AS r (key, lane, lease, start, size, n)
 			ORDER BY r.n ON CONFLICT (key) DO NOTHING`),
-		// MATERIALIZED, because a subquery that a join runs twice locks twice as many. And no EXISTS beside a FROM clause,
-		// here and below, because it may be answered by hashing the whole table.
+		// MATERIALIZED, because a subquery that is run twice locks twice as many.
 		lease: fill(`WITH due AS MATERIALIZED (
-				SELECT key, due_at FROM {payloads} WHERE queue = $1 AND due_at <= now()
+				SELECT key, due_at, seq FROM {payloads} WHERE queue = $1 AND due_at <= now()
 				AND (due_at, seq) > (timestamptz 'epoch' + $6::bigint * interval '1 microsecond', $7::bigint)
 				ORDER BY due_at, seq LIMIT $5 FOR UPDATE SKIP LOCKED
 			)
 			UPDATE {payloads} AS p SET owner = $2, lease = $4, attempts = p.attempts + 1,
 				due_at = now() + $3::bigint * interval '1 ms'
-			FROM due WHERE p.key = due.key
-			RETURNING p.key, (extract(epoch FROM due.due_at) * 1000000)::bigint, p.seq, p.attempts, COALESCE(p.lane, 0), p.message,
+			WHERE p.key = ANY(ARRAY(SELECT key FROM due))
+			RETURNING p.key, p.seq, p.attempts, COALESCE(p.lane, 0), p.message,
 				COALESCE((SELECT l.processed_at IS NOT NULL FROM {ledger} AS l WHERE l.key = p.key), false),
-				COALESCE((SELECT true FROM {outputs} AS o WHERE o.key = p.key), false)`),
+				COALESCE((SELECT true FROM {outputs} AS o WHERE o.key = p.key), false),
+				(SELECT (extract(epoch FROM due_at) * 1000000)::bigint FROM due ORDER BY due_at DESC, seq DESC LIMIT 1),
+				(SELECT seq FROM due ORDER BY due_at DESC, seq DESC LIMIT 1),
+				(extract(epoch FROM now()) * 1000000)::bigint`),
+		clock: `SELECT (extract(epoch FROM now()) * 1000000)::bigint`,
 		// What is locked is in the hands of a transaction of its owner's, and nobody else can lease it meanwhile.
 		renew: fill(`WITH mine AS MATERIALIZED (
-				SELECT p.key FROM unnest($3::uuid[], $4::bigint[]) AS f (key, lease)
-				JOIN {payloads} AS p ON p.key = f.key AND p.owner = $1 AND p.lease = f.lease
-				FOR UPDATE OF p SKIP LOCKED
+				SELECT p.key FROM {payloads} AS p WHERE ` + fenced("$3", "$4") + ` FOR UPDATE SKIP LOCKED
 			), renewed AS (
 				UPDATE {payloads} AS p SET due_at = now() + $2::bigint * interval '1 ms'
-				FROM mine WHERE p.key = mine.key RETURNING p.key
+				WHERE p.key = ANY(ARRAY(SELECT key FROM mine)) RETURNING p.key
 			)
 			SELECT {keys} FROM renewed`),
 		held: fill(`WITH held AS (
-				SELECT p.key FROM unnest($2::uuid[], $3::bigint[]) AS f (key, lease)
-				JOIN {payloads} AS p ON p.key = f.key AND p.owner = $1 AND p.lease = f.lease
+				SELECT p.key FROM {payloads} AS p WHERE ` + fenced("$2", "$3") + `
 			)
 			SELECT {keys} FROM held`),
 		hold: fill(`WITH mine AS MATERIALIZED (
 				SELECT key FROM {payloads} WHERE key = $1 AND owner = $2 AND lease = $3 FOR UPDATE
 			)
-			UPDATE {ledger} AS l SET processed_at = now() FROM mine WHERE l.key = mine.key AND l.processed_at IS NULL`),
+			UPDATE {ledger} SET processed_at = now() WHERE key = (SELECT key FROM mine) AND {unprocessed}`),
 		stillHeld: fill(`SELECT EXISTS (SELECT FROM {payloads} AS p JOIN {ledger} AS l ON l.key = p.key
 			WHERE p.key = $1 AND p.owner = $2 AND p.lease = $3 AND l.processed_at IS NOT NULL)`),
 		finish: []string{fill(`WITH gone AS (
-				DELETE FROM {payloads} AS p USING unnest($2::uuid[], $3::bigint[]) AS f (key, lease)
-				WHERE p.key = f.key AND p.owner = $1 AND p.lease = f.lease RETURNING p.key
+				DELETE FROM {payloads} AS p WHERE ` + fenced("$2", "$3") + ` RETURNING p.key
 			), processed AS (
-				UPDATE {ledger} AS l SET processed_at = now() FROM gone WHERE l.key = gone.key AND l.processed_at IS NULL
+				UPDATE {ledger} SET processed_at = now() WHERE key = ANY(ARRAY(SELECT key FROM gone)) AND {unprocessed}
 			)
 			SELECT {keys} FROM gone`)},
-		published: fill(`DELETE FROM {outputs} AS o USING unnest($1::uuid[]) AS r (key) WHERE o.key = r.key`),
-		release: fill(`WITH released AS (UPDATE {payloads} AS p SET owner = NULL,
-				attempts = p.attempts - CASE WHEN f.fate IN ('back', 'out') THEN 1 ELSE 0 END,
-				due_at = CASE f.fate WHEN 'retry' THEN now() + f.delay * interval '1 ms'
-					WHEN 'back' THEN LEAST(now(), (SELECT l.received_at FROM {ledger} AS l WHERE l.key = p.key)) END,
-				dead_at = CASE WHEN f.fate IN ('dead', 'out') THEN now() END,
-				last_error = COALESCE(NULLIF(f.error, ''), p.last_error, CASE WHEN f.fate <> 'back' THEN 'message was nacked' END)
-			FROM (SELECT r.key, r.lease, r.delay, r.error,
-					CASE WHEN (SELECT l.processed_at IS NOT NULL FROM {ledger} AS l WHERE l.key = r.key)
-						THEN 'retry' ELSE r.fate END AS fate
-				FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::text[]) AS r (key, lease, fate, delay, error)) AS f
-			WHERE p.key = f.key AND p.owner = $1 AND p.lease = f.lease RETURNING p.key)
+		published: fill(`DELETE FROM {outputs} WHERE key = ANY($1::uuid[])`),
+		release: fill(`WITH released AS (
+				UPDATE {payloads} AS p SET owner = NULL,
+					attempts = p.attempts - CASE WHEN f.fate IN ('back', 'out') THEN 1 ELSE 0 END,
+					due_at = CASE f.fate WHEN 'retry' THEN now() + f.delay * interval '1 ms'
+						WHEN 'back' THEN LEAST(now(), (SELECT l.received_at FROM {ledger} AS l WHERE l.key = p.key)) END,
+					dead_at = CASE WHEN f.fate IN ('dead', 'out') THEN now() END,
+					last_error = COALESCE(NULLIF(f.error, ''), p.last_error, CASE WHEN f.fate <> 'back' THEN 'message was nacked' END)
+				FROM (SELECT r.key, r.lease, r.delay, r.error,
+						CASE WHEN (SELECT l.processed_at IS NOT NULL FROM {ledger} AS l WHERE l.key = r.key)
+							THEN 'retry' ELSE r.fate END AS fate
+					FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::text[]) AS r (key, lease, fate, delay, error)) AS f
+				WHERE p.key = ANY($2::uuid[]) AND p.key = f.key AND p.owner = $1 AND p.lease = f.lease RETURNING p.key
+			)
 			SELECT {keys} FROM released`),
 		// The first number is arbitrary: the first bytes of SHA-256("watermill-inbox lanes").
 		lockLanes: `SELECT count(pg_advisory_xact_lock(913975187, l.lock)) FROM unnest($1::int[]) AS l (lock)`,
-		promote: fill(`UPDATE {payloads} SET due_at = now() WHERE key IN (
+		promote: fill(`UPDATE {payloads} SET due_at = now() WHERE key = ANY(ARRAY(
 				SELECT (SELECT p.key FROM {payloads} AS p WHERE p.lane = l.lane AND p.dead_at IS NULL ORDER BY p.seq LIMIT 1)
 				FROM unnest($1::bigint[]) AS l (lane)
-				WHERE NOT EXISTS (SELECT FROM {payloads} AS a WHERE a.lane = l.lane AND a.due_at IS NOT NULL))`),
-		parkActive: fill(`UPDATE {payloads} AS p SET due_at = NULL FROM unnest($1::bigint[]) AS l (lane)
-			WHERE p.lane = l.lane AND p.due_at IS NOT NULL AND p.owner IS NULL`),
+				WHERE (SELECT true FROM {payloads} AS a WHERE a.lane = l.lane AND a.due_at IS NOT NULL) IS NULL))`),
+		parkActive: fill(`UPDATE {payloads} SET due_at = NULL
+			WHERE lane = ANY($1::bigint[]) AND due_at IS NOT NULL AND owner IS NULL`),
 		takeMessage: fill(`UPDATE {payloads} SET owner = NULL, due_at = now() WHERE key = (
 				SELECT p.key FROM {payloads} AS p JOIN {ledger} AS l ON l.key = p.key
 				WHERE p.key = $1 AND l.processed_at IS NULL AND p.lane IS NULL AND p.due_at <= now() FOR UPDATE OF p SKIP LOCKED)`),
-		takeEvent: fill(`UPDATE {ledger} SET processed_at = now() WHERE key = $1 AND processed_at IS NULL
+		takeEvent: fill(`UPDATE {ledger} SET processed_at = now() WHERE key = $1 AND {unprocessed}
 			AND ($2::boolean OR NOT EXISTS (SELECT FROM {payloads} WHERE key = $1))`),
 		forgetMessage: fill(`DELETE FROM {payloads} WHERE key = $1`),
 
@@ -159,19 +166,17 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 			ON CONFLICT (key) DO UPDATE SET dead_at = now(), due_at = NULL, owner = NULL, attempts = excluded.attempts,
 				last_error = excluded.last_error
 			WHERE p.lane IS NULL AND p.dead_at IS NULL AND (p.owner IS NULL OR p.due_at <= now())`),
-		isDead: fill(`SELECT EXISTS (SELECT FROM {payloads} WHERE key = $1 AND dead_at IS NOT NULL)`),
-		lanesOf: fill(`SELECT DISTINCT p.lane FROM unnest($1::uuid[]) AS r (key) JOIN {payloads} AS p ON p.key = r.key
-			WHERE p.lane IS NOT NULL`),
+		isDead:  fill(`SELECT EXISTS (SELECT FROM {payloads} WHERE key = $1 AND dead_at IS NOT NULL)`),
+		lanesOf: fill(`SELECT DISTINCT lane FROM {payloads} WHERE key = ANY($1::uuid[]) AND lane IS NOT NULL`),
 		requeue: fill(`WITH requeued AS (
-				UPDATE {payloads} AS p SET dead_at = NULL, attempts = 0, due_at = CASE WHEN p.lane IS NULL THEN now() END
-				FROM unnest($1::uuid[]) AS r (key) WHERE p.key = r.key AND p.dead_at IS NOT NULL RETURNING p.key
+				UPDATE {payloads} SET dead_at = NULL, attempts = 0, due_at = CASE WHEN lane IS NULL THEN now() END
+				WHERE key = ANY($1::uuid[]) AND {is_dead} RETURNING key
 			)
 			SELECT {keys} FROM requeued`),
 		discard: []string{fill(`WITH gone AS (
-				DELETE FROM {payloads} AS p USING unnest($1::uuid[]) AS r (key)
-				WHERE p.key = r.key AND p.dead_at IS NOT NULL RETURNING p.key
+				DELETE FROM {payloads} WHERE key = ANY($1::uuid[]) AND {is_dead} RETURNING key
 			), processed AS (
-				UPDATE {ledger} AS l SET processed_at = now() FROM gone WHERE l.key = gone.key AND l.processed_at IS NULL
+				UPDATE {ledger} SET processed_at = now() WHERE key = ANY(ARRAY(SELECT key FROM gone)) AND {unprocessed}
 			)
 			SELECT {keys} FROM gone`)},
 		listDead: fill(postgresEntries + ` WHERE p.dead_at IS NOT NULL ORDER BY p.dead_at, p.seq LIMIT $1`),
@@ -201,6 +206,14 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 		},
 	}
 }
+
+// postgresShorthands are for keys that come back in one value, because drivers take their time over rows, and for conditions in
+// a form that keeps the planner from reading the whole of a partial index.
+var postgresShorthands = strings.NewReplacer(
+	"{keys}", "string_agg(uuid_send(key), '')",
+	"{unprocessed}", "COALESCE(processed_at, 'infinity') = 'infinity'",
+	"{is_dead}", "COALESCE(dead_at, 'infinity') < 'infinity'",
+)
 
 const (
 	postgresState = `CASE WHEN p.dead_at IS NOT NULL THEN 'dead' WHEN p.owner IS NOT NULL AND p.due_at > now() THEN 'leased'
@@ -264,6 +277,8 @@ func appendArrayElement(b []byte, value string) []byte {
 }
 
 func (postgres) oneWriter() bool { return false }
+
+func (postgres) waitForLocks(context.Context, *sql.Tx) error { return nil }
 
 func (postgres) isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
 

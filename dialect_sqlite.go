@@ -43,16 +43,16 @@ func (sqlite) queries(t tables, _ time.Duration) queries {
 			AND (l.processed_at IS NULL OR EXISTS (SELECT 1 FROM {outputs} AS o WHERE o.key = l.key))`),
 		storeMessages: fill(`INSERT INTO {payloads} (key, queue, lane, due_at, owner, lease, attempts, message)
 			SELECT unhex({0}), ?1, CAST(NULLIF({1}, '') AS INTEGER),
-				CASE WHEN r.key < ?5 THEN {now} + ?3 WHEN {1} = '' THEN {now} END,
-				CASE WHEN r.key < ?5 THEN ?2 END, CASE WHEN r.key < ?5 THEN ?4 END,
-				CASE WHEN r.key < ?5 THEN 1 ELSE 0 END, substr(?6, CAST({2} AS INTEGER), CAST({3} AS INTEGER))
-			FROM json_each(?7) AS r WHERE true ORDER BY r.key ON CONFLICT (key) DO NOTHING`),
+				CASE WHEN {2} <> '' THEN {now} + ?3 WHEN {1} = '' THEN {now} END,
+				CASE WHEN {2} <> '' THEN ?2 END, CAST(NULLIF({2}, '') AS INTEGER),
+				CASE WHEN {2} <> '' THEN 1 ELSE 0 END, substr(?4, CAST({3} AS INTEGER), CAST({4} AS INTEGER))
+			FROM json_each(?5) AS r WHERE true ORDER BY r.key ON CONFLICT (key) DO NOTHING`),
 		lease: fill(`UPDATE {payloads} AS p SET owner = ?2, lease = ?4, attempts = p.attempts + 1, due_at = {now} + ?3
 			WHERE p.seq IN (SELECT seq FROM {payloads} WHERE queue = ?1 AND due_at <= {now}
 				AND (due_at, seq) > (?6, ?7) ORDER BY due_at, seq LIMIT ?5)
-			RETURNING key, 0, seq, attempts, COALESCE(lane, 0), message,
+			RETURNING key, seq, attempts, COALESCE(lane, 0), message,
 				EXISTS (SELECT 1 FROM {ledger} AS l WHERE l.key = {payloads_name}.key AND l.processed_at IS NOT NULL),
-				EXISTS (SELECT 1 FROM {outputs} AS o WHERE o.key = {payloads_name}.key)`),
+				EXISTS (SELECT 1 FROM {outputs} AS o WHERE o.key = {payloads_name}.key), 0, 0, 0`),
 		renew: fill(`UPDATE {payloads} AS p SET due_at = {now} + ?2 FROM json_each(?3) AS r
 			WHERE p.key = unhex({0}) AND p.owner = ?1 AND p.lease = CAST({1} AS INTEGER) RETURNING key`),
 		held: fill(`SELECT p.key FROM json_each(?2) AS r JOIN {payloads} AS p
@@ -193,6 +193,12 @@ func (sqlite) listArgs(columns ...column) []any {
 }
 
 func (sqlite) oneWriter() bool { return true }
+
+func (e sqlite) waitForLocks(ctx context.Context, tx *sql.Tx) error {
+	_, err := e.limitLockWait(ctx, tx, 0)
+
+	return err
+}
 
 func (sqlite) isolation() sql.IsolationLevel { return sql.LevelDefault }
 

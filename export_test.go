@@ -19,6 +19,7 @@ const (
 	PollInterval  = pollInterval
 	SlowLook      = slowLook
 	RestAfterLook = restAfterLook
+	LongestRest   = longestRest
 )
 
 // Identify finds the event of a message with the given options.
@@ -31,21 +32,13 @@ func Identify(msg *message.Message, opts ...Option) (Event, error) {
 	return c.identify(msg)
 }
 
-// Search is the search of a subscription that always finds messages further on.
-type Search struct {
-	search
+// Search is the search of a subscription.
+type Search struct{ search }
 
-	last place
-}
+// Look has the next look take its time, find less than it was to or not, or fail, and reports whether it was from the beginning.
+func (s *Search) Look(now time.Time, took time.Duration, short bool, err error) (whole bool) {
+	l := look{from: s.next(now), next: place{due: now.UnixMicro()}, short: short, took: took}
+	s.ended(l, err, now.Add(took))
 
-// NewSearch returns one that has not looked yet.
-func NewSearch() *Search { return &Search{} }
-
-// Look looks at a time and reports whether that was from the beginning.
-func (s *Search) Look(now time.Time, took time.Duration, short bool) (whole bool) {
-	from := s.from(now)
-	s.last.seq++
-	s.found(from, s.last, short, now, now.Add(took))
-
-	return from == place{}
+	return l.isWhole()
 }

@@ -47,9 +47,10 @@ func (s *subscription) claimAll(ctx context.Context) {
 				break // freeing one wakes up, and so does polling
 			}
 
-			from := search.from(time.Now())
-			claimed, err := s.claim(&search, from, n)
+			look := look{from: search.next(time.Now())}
+			claimed, err := s.claim(&look, n)
 			s.slots.give(n - claimed) // without waking up for them
+			search.ended(look, err, time.Now())
 
 			if err != nil {
 				s.inbox.logger.Error("Inbox could not lease stored messages and tries again", err, s.fields())
@@ -61,43 +62,39 @@ func (s *subscription) claimAll(ctx context.Context) {
 
 			pause = retryPause
 
-			if claimed == n {
-				continue
-			}
+			rest := search.rest(time.Now())
 
-			if from == (place{}) {
+			switch {
+			case !look.short:
+			case look.isWhole():
 				s.behind.Store(false)
-			} else if rest := time.Until(search.rest); rest > 0 {
+			case rest > 0: // what may be left is nothing to wait for
+				s.behind.Store(false)
 				s.retry.in(rest)
-
-				break
 			}
 		}
 	}
 }
 
 // claim leases up to n messages and returns how many slots they take.
-func (s *subscription) claim(search *search, from place, n int) (int, error) {
+func (s *subscription) claim(look *look, n int) (int, error) {
 	ctx, cancel := s.statement()
 	defer cancel()
 
 	var (
 		start   time.Time
 		claimed []leased
-		last    place
 	)
 
 	err := s.inbox.retryTransient(func() (err error) {
 		start = time.Now()
-		claimed, last, err = s.inbox.repo.lease(ctx, s.queue, s.newTerm(), from, n)
+		claimed, err = s.inbox.repo.lease(ctx, s.queue, s.newTerm(), look, n)
 
 		return err
 	}, nil)
 	if err != nil {
 		return 0, err
 	}
-
-	search.found(from, last, len(claimed) < n, start, time.Now())
 
 	for _, l := range claimed {
 		s.receive(l, start)

@@ -97,7 +97,7 @@ func (r *repository) inBatch(ctx context.Context, fn func(tx *sql.Tx) error) err
 	}
 
 	return r.inTx(ctx, func(tx *sql.Tx) error {
-		if _, err := r.engine.limitLockWait(ctx, tx, 0); err != nil {
+		if err := r.engine.waitForLocks(ctx, tx); err != nil {
 			return err
 		}
 
@@ -175,100 +175,110 @@ func (r *repository) store(
 	return fates, err
 }
 
-// storeMessages writes those that are to be handed out, the leased ones first. They travel in one piece, because drivers and
-// server take their time over arrays of long elements.
+// storeMessages writes those that are to be handed out. They travel in one piece, because drivers and server take their time
+// over arrays of long elements.
 func (r *repository) storeMessages(
 	ctx context.Context, tx *sql.Tx, topic string, t term,
 	arrivals []arrival, fates []stored, fresh, strays map[Key]bool,
 ) error {
 	var (
-		keys, lanes, starts, sizes column
-		messages                   []byte
+		keys, lanes, leases, starts, sizes column
+		messages                           []byte
 	)
 
-	add := func(a arrival) {
+	for i, a := range arrivals {
+		var lease string
+
+		switch {
+		case fresh[a.key] && a.lease:
+			fates[i], lease = storedLeased, strconv.FormatInt(t.number, 10)
+		case fresh[a.key], strays[a.key]:
+			fates[i] = storedDue
+		default:
+			continue
+		}
+
 		start := len(messages)
 		messages = appendStored(messages, a.event, topic, a.msg)
 
 		keys = append(keys, a.key.hex())
 		lanes = append(lanes, a.lane.text())
+		leases = append(leases, lease)
 		starts = append(starts, strconv.Itoa(start+1))
 		sizes = append(sizes, strconv.Itoa(len(messages)-start))
 	}
 
-	for i, a := range arrivals {
-		if a.lease && fresh[a.key] {
-			fates[i] = storedLeased
-
-			add(a)
-		}
-	}
-
-	leased := len(keys)
-
-	for i, a := range arrivals {
-		if fates[i] != storedLeased && (fresh[a.key] || strays[a.key]) {
-			fates[i] = storedDue
-
-			add(a)
-		}
-	}
-
 	queue := queueOf(arrivals[0].event.Consumer, topic)
-	args := append([]any{
-		r.engine.keyArg(queue), r.engine.keyArg(t.owner), t.duration.Milliseconds(), t.number, leased, messages,
-	}, r.engine.listArgs(keys, lanes, starts, sizes)...)
+	args := append([]any{r.engine.keyArg(queue), r.engine.keyArg(t.owner), t.duration.Milliseconds(), messages},
+		r.engine.listArgs(keys, lanes, leases, starts, sizes)...)
 	_, err := r.batchStmts.exec(ctx, tx, r.queries.storeMessages, args...)
 
 	return err
 }
 
-// place is one in the order in which the messages of a queue are claimed. The zero value is before all of them. Engines in which
-// finished messages are in nobody's way have no other.
-type place struct{ due, seq int64 }
+// lease claims up to limit messages that are due, oldest first, where the look says, and completes it.
+func (r *repository) lease(ctx context.Context, queue Key, t term, look *look, limit int) (claimed []leased, err error) {
+	err = r.inBatch(ctx, func(tx *sql.Tx) (err error) {
+		start := time.Now()
+		defer func() { look.took = time.Since(start) }()
 
-func (p place) compare(q place) int {
-	return cmp.Or(cmp.Compare(p.due, q.due), cmp.Compare(p.seq, q.seq))
-}
+		var (
+			last place
+			now  int64
+		)
 
-// lease claims up to limit messages that are due, oldest first and none before from, and returns the place of the last one.
-func (r *repository) lease(
-	ctx context.Context, queue Key, t term, from place, limit int,
-) (claimed []leased, last place, err error) {
-	err = r.inBatch(ctx, func(tx *sql.Tx) error {
-		claimed, last = nil, from
-
-		rows, err := r.batchStmts.query(ctx, tx, r.queries.lease, r.engine.keyArg(queue),
-			r.engine.keyArg(t.owner), t.duration.Milliseconds(), t.number, limit, from.due, from.seq)
-		if err != nil {
+		if claimed, last, now, err = r.claimDue(ctx, tx, queue, t, look.from, limit); err != nil {
 			return err
 		}
-		defer rows.Close()
 
-		for rows.Next() {
-			var (
-				l  = leased{fence: fence{lease: t.number}}
-				at place
-			)
+		look.short = len(claimed) < limit
 
-			if err := rows.Scan(&l.key, &at.due, &at.seq, &l.attempts, &l.lane, &l.data, &l.processed, &l.outputs); err != nil {
+		if len(claimed) == 0 && r.queries.clock != "" {
+			if err := r.batchStmts.queryRow(ctx, nil, tx, r.queries.clock).Scan(&now); err != nil {
 				return err
-			}
-
-			l.seq = at.seq
-			claimed = append(claimed, l)
-
-			if at.compare(last) > 0 {
-				last = at
 			}
 		}
 
-		return rows.Err()
+		look.next = last
+		if safe := (place{due: now - lateCommit.Microseconds()}); look.short || last.due >= safe.due {
+			look.next = safe
+		}
+
+		if now == 0 { // the engine has no use for places
+			look.next = place{}
+		}
+
+		return nil
 	})
 
 	slices.SortFunc(claimed, func(a, b leased) int { return cmp.Compare(a.seq, b.seq) })
 
-	return claimed, last, err
+	return claimed, err
+}
+
+// claimDue returns, beside the messages, the place of the last one and the time, by the database's clock, if there are any.
+func (r *repository) claimDue(
+	ctx context.Context, tx *sql.Tx, queue Key, t term, from place, limit int,
+) (claimed []leased, last place, now int64, err error) {
+	rows, err := r.batchStmts.query(ctx, tx, r.queries.lease, r.engine.keyArg(queue),
+		r.engine.keyArg(t.owner), t.duration.Milliseconds(), t.number, limit, from.due, from.seq)
+	if err != nil {
+		return nil, last, 0, err
+	}
+	defer rows.Close()
+
+	for rows.Next() {
+		l := leased{fence: fence{lease: t.number}}
+
+		err := rows.Scan(&l.key, &l.seq, &l.attempts, &l.lane, &l.data, &l.processed, &l.outputs, &last.due, &last.seq, &now)
+		if err != nil {
+			return nil, last, 0, err
+		}
+
+		claimed = append(claimed, l)
+	}
+
+	return claimed, last, now, rows.Err()
 }
 
 // renew extends leases and returns the keys of those that still are the owner's.

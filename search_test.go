@@ -1,6 +1,7 @@
 package inbox_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -11,14 +12,16 @@ func TestSearch_looks_from_the_beginning_now_and_then_and_less_often_while_that_
 	t.Parallel()
 
 	const (
-		poll = inbox.PollInterval
-		slow = 4 * inbox.SlowLook
-		rest = inbox.RestAfterLook * slow
+		quick = time.Microsecond
+		poll  = inbox.PollInterval
+		slow  = 4 * inbox.SlowLook
+		rest  = inbox.RestAfterLook * slow
 	)
 
 	var (
-		search = inbox.NewSearch()
+		search inbox.Search
 		now    = time.Now()
+		failed = context.DeadlineExceeded
 	)
 
 	for i, look := range []struct {
@@ -26,25 +29,28 @@ func TestSearch_looks_from_the_beginning_now_and_then_and_less_often_while_that_
 		whole bool          // it should be from the beginning
 		took  time.Duration
 		short bool // it found less than it was to
+		err   error
 	}{
-		{after: 0, whole: true, took: 1},                                      // the first
-		{after: 0, whole: false, took: 1},                                     // there is enough to do
-		{after: poll - 2, whole: false, took: 1},                              // and has been for less than poll
-		{after: 0, whole: true, took: 1},                                      // now for as long
-		{after: 0, whole: false, took: 1, short: true},                        // nothing more there
-		{after: 0, whole: true, took: 1, short: true},                         // nor anywhere
-		{after: 0, whole: true, took: 1, short: true},                         // looks again, which costs nothing
-		{after: 0, whole: true, took: slow, short: true},                      // it does now
-		{after: 0, whole: false, took: 1, short: true},                        // it rests
-		{after: rest - 2, whole: false, took: 1, short: true},                 // still
-		{after: 0, whole: true, took: inbox.SlowLook, short: true},            // rested
-		{after: 0, whole: true, took: 10 * poll, short: false},                // slower than there is to be one
-		{after: poll, whole: false, took: 1, short: false},                    // rests for all that
-		{after: inbox.RestAfterLook*10*poll - poll - 1, whole: true, took: 1}, // rested
+		{after: 0, whole: true, took: quick},                            // the first
+		{after: 0, whole: false, took: quick},                           // there is enough to do
+		{after: poll - 2*quick, whole: false, took: quick},              // and has been for less than poll
+		{after: 0, whole: true, took: quick},                            // now for as long
+		{after: 0, whole: false, took: quick, short: true},              // nothing more there
+		{after: 0, whole: true, took: quick, short: true},               // nor anywhere
+		{after: 0, whole: true, took: quick, short: true},               // looks again, which costs nothing
+		{after: 0, whole: true, took: slow, short: true},                // it does now
+		{after: 0, whole: false, took: quick, short: true},              // it rests
+		{after: rest - 3*quick, whole: false, took: quick, short: true}, // still
+		{after: quick, whole: true, took: inbox.SlowLook, short: true},  // rested
+		{after: 0, whole: true, took: slow, err: failed},                // one that fails
+		{after: 0, whole: false, took: quick, err: failed},              // rests as well
+		{after: rest, whole: true, took: 10 * inbox.LongestRest},        // slower than there is to be one
+		{after: inbox.LongestRest - 2*quick, whole: false, took: quick}, // rests
+		{after: quick, whole: true, took: quick},                        // and not for longer
 	} {
 		now = now.Add(look.after)
 
-		if whole := search.Look(now, look.took, look.short); whole != look.whole {
+		if whole := search.Look(now, look.took, look.short, look.err); whole != look.whole {
 			t.Fatalf("look %d: from the beginning is %t, want %t", i, whole, look.whole)
 		}
 
