@@ -105,8 +105,11 @@ func TestRetries(t *testing.T) {
 
 		require.OK(t, require.Await(t, "the first", first).err)
 		require.OK(t, require.Await(t, "the second", second).err)
-		require.Equal(t, "runs", runs.Load(), 3)
 		require.Equal(t, "sum", db.Int(t, "SELECT sum(n) FROM "+db.Table("accounts")), 4)
+
+		if n := runs.Load(); n < 3 { // more when the one that was run again got its first lock before the other woke up
+			t.Errorf("%d runs: there was no deadlock", n)
+		}
 	})
 
 	forEachPostgres(t, "a serialization failure that shows at commit is run again", func(t *testing.T, db *testdb.DB) {
