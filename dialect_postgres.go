@@ -46,8 +46,8 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 
 		// The planner goes by statistics, which a queue outruns: what was planned for a table that was empty, or had few
 		// messages due, would read or sort a whole backlog each time. Where it thinks that one message is left it joins by
-		// reading a whole index, too. So there are no joins below with a table of the inbox's, and no EXISTS, which is one: rows are
-		// looked up by ANY of an array, or by a subquery that yields a value.
+		// reading a whole index, too. So statements that run in batches look rows up by ANY of an array, or by a subquery that
+		// yields a value, and have neither EXISTS, which is a join, nor joins that could do without such an ANY.
 		planLookups: `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 			set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
 			set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`,
@@ -88,8 +88,8 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 				COALESCE((SELECT true FROM {outputs} AS o WHERE o.key = p.key), false),
 				(SELECT (extract(epoch FROM due_at) * 1000000)::bigint FROM due ORDER BY due_at DESC, seq DESC LIMIT 1),
 				(SELECT seq FROM due ORDER BY due_at DESC, seq DESC LIMIT 1),
-				(extract(epoch FROM now()) * 1000000)::bigint`),
-		clock: `SELECT (extract(epoch FROM now()) * 1000000)::bigint`,
+				{clock}`),
+		clock: fill(`SELECT {clock}`),
 		// What is locked is in the hands of a transaction of its owner's, and nobody else can lease it meanwhile.
 		renew: fill(`WITH mine AS MATERIALIZED (
 				SELECT p.key FROM {payloads} AS p WHERE ` + fenced("$3", "$4") + ` FOR UPDATE SKIP LOCKED
@@ -207,10 +207,11 @@ func (postgres) queries(t tables, lockWait time.Duration) queries {
 	}
 }
 
-// postgresShorthands are for keys that come back in one value, because drivers take their time over rows, and for conditions in
-// a form that keeps the planner from reading the whole of a partial index.
+// postgresShorthands are for keys that come back in one value, because drivers take their time over rows, for the time of the
+// transaction, and for conditions in a form that keeps the planner from reading the whole of a partial index.
 var postgresShorthands = strings.NewReplacer(
 	"{keys}", "string_agg(uuid_send(key), '')",
+	"{clock}", "(extract(epoch FROM now()) * 1000000)::bigint",
 	"{unprocessed}", "COALESCE(processed_at, 'infinity') = 'infinity'",
 	"{is_dead}", "COALESCE(dead_at, 'infinity') < 'infinity'",
 )

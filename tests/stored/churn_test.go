@@ -96,7 +96,7 @@ func TestChurn(t *testing.T) {
 		options := []inbox.SubscriberOption{byLetters, retryAtOnce, safeLease, inbox.WithConcurrency(4), inbox.WithMaxAttempts(1000)}
 		c := &churn{db: db, done: make(map[string][]string)}
 		allFinished := func() bool {
-			return db.Int(t, "SELECT count(*) FROM "+db.Table("inbox_payloads")) == 0
+			return unfinished(t, db) == 0
 		}
 
 		first := start(t, db.New(t), options...)

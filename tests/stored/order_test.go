@@ -326,9 +326,3 @@ func TestOrder(t *testing.T) {
 		db.RequireOnce(t, ids...)
 	})
 }
-
-func unfinished(t testing.TB, db *testdb.DB) int {
-	t.Helper()
-
-	return db.Int(t, "SELECT count(*) FROM "+db.Table("inbox_payloads"))
-}

@@ -1,6 +1,7 @@
 package stored_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -56,6 +57,34 @@ func TestStore(t *testing.T) {
 		if n := db.Int(t, "SELECT count(DISTINCT "+transaction+") FROM "+db.Table("inbox")); n > 4 {
 			t.Errorf("%d transactions for 31 messages", n)
 		}
+	})
+
+	forEachEngine(t, "of one transaction leave each message its own bytes", func(t *testing.T, db *testdb.DB) {
+		p := start(t, db.New(t), inbox.WithIngest(30), inbox.WithConcurrency(5))
+		p.store(t, "e7")
+
+		messages := append(deliveries(numbered("e", 20)...), deliveries("e3", "e9")...) // three of them duplicates
+		payloads := map[string]string{"first": "payload of first", "e7": "payload of e7"}
+
+		for i, msg := range messages[:20] {
+			msg.Payload = []byte(strings.Repeat(msg.UUID, i)) // the first has none
+			if msg.UUID != "e7" {
+				payloads[msg.UUID] = string(msg.Payload)
+			}
+		}
+
+		messages[20].Payload, messages[21].Payload = messages[2].Payload, messages[8].Payload
+		sendTogether(t, db, p, messages...)
+		requireAcked(t, messages...)
+		p.close(t) // so that nothing of it is in memory
+
+		heir, got := startBacklog(t, another(t, db).New(t), inbox.WithConcurrency(len(payloads))), make(map[string]string)
+		for range payloads {
+			msg := heir.next(t)
+			got[msg.UUID] = string(msg.Payload)
+		}
+
+		require.Equal(t, "payloads", got, payloads)
 	})
 
 	forEachEngine(t, "no message is acked before the commit", func(t *testing.T, db *testdb.DB) {

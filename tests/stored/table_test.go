@@ -141,3 +141,10 @@ func steal(t testing.TB, db *testdb.DB, id string, end time.Duration) {
 	db.Exec(t, "UPDATE "+db.Table("inbox_payloads")+" SET owner = "+thief+", lease = 1, attempts = attempts + 1, due_at = "+
 		at(db, end)+" WHERE key = "+keyOf(db), id)
 }
+
+// unfinished counts the messages that are stored, dead ones included.
+func unfinished(t testing.TB, db *testdb.DB) int {
+	t.Helper()
+
+	return db.Int(t, "SELECT count(*) FROM "+db.Table("inbox_payloads"))
+}
